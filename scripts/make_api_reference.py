@@ -69,7 +69,31 @@ MODULES = [
     (
         "vramfit.train",
         "Training loop and checkpoints ([guide](../guides/training.md)).",
-        ["fit", "FitOptions", "Checkpoints", "Result", "Epoch", "Timing"],
+        [
+            "fit",
+            "FitOptions",
+            "Checkpoints",
+            "Result",
+            "Epoch",
+            "Timing",
+            "TrainingRun",
+            "RunStart",
+            "LogPoint",
+            "Evaluation",
+            "EpochEnd",
+            "CheckpointSaved",
+            "RunEnd",
+            "Accumulator",
+            "ConfusionMatrix",
+            "confusion_counts",
+            "RocAuc",
+            "score_histogram",
+        ],
+    ),
+    (
+        "vramfit.train.callbacks",
+        "Callbacks of the package ([guide](../guides/training-callbacks.md)).",
+        ["TensorBoard"],
     ),
 ]
 

@@ -185,6 +185,67 @@ def test_changes_are_measured_as_written(case, tmp_path):
     assert_shows(said(arguments, tmp_path), shown)
 
 
+RECORDING_MODULE = """
+import json, types
+
+def tell(*call):
+    print("called", json.dumps(call))
+
+"""
+MODULES = {
+    "wandb": """
+class Run:
+    id = "w1"
+    def define_metric(self, name, step_metric): tell("define", name, step_metric)
+    def log(self, values): tell("log", sorted(values), values["step"])
+    def finish(self): tell("finish")
+
+def init(id, resume, project):
+    tell("init", id, resume, project)
+    return Run()
+""",
+    "mlflow": """
+def start_run(run_id):
+    tell("start", run_id)
+    return types.SimpleNamespace(info=types.SimpleNamespace(run_id="m1"))
+
+def log_metrics(values, step): tell("metrics", sorted(values), step)
+def end_run(): tell("end")
+""",
+}
+
+
+def test_callbacks_work_as_written(tmp_path):
+    # Neither package is installed here: these modules record what they are called with.
+    for name, lines in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(RECORDING_MODULE + lines)
+    program = "\n".join(blocks("docs/guides/training-callbacks.md", "python"))
+    (tmp_path / "page.py").write_text(program)
+    done = run_python("page.py", code=0, cwd=tmp_path, env={"JAX_PLATFORMS": "cpu"})
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("steps to 16: loss 0.4")
+    assert "callback: the loss is small enough" in lines
+    assert "[100, 200, 300, 400, 500] 500" in lines
+    (metrics,) = [line for line in lines if line.startswith("{'auc'") or "'classes_f1'" in line]
+    assert "'auc': 0.9" in metrics
+    calls = [line.removeprefix("called ") for line in lines if line.startswith("called ")]
+    assert calls[:3] == [
+        '["init", null, "allow", "sums"]',
+        '["define", "*", "step"]',
+        '["start", null]',
+    ]
+    names = '["train/learning_rate", "train/loss"'
+    assert calls[3:5] == [
+        '["log", ["step", "train/learning_rate", "train/loss"], 32]',
+        f'["metrics", {names}], 32]',
+    ]
+    assert calls[5:7] == [
+        '["log", ["step", "validation/loss"], 32]',
+        '["metrics", ["validation/loss"], 32]',
+    ]
+    assert calls[-2:] == ['["finish"]', '["end"]']
+
+
 def anchors(page):
     """Return the anchors that the headings of a page make."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S), re.M)

@@ -107,6 +107,28 @@ def test_v9_a_batch_that_cannot_be_divided_is_refused(train):
     assert "hint: use batches of 32 rows" in out
 
 
+def test_changes_of_the_state_keep_its_place_on_several_devices(train):
+    code = """
+    from vramfit.train import EpochEnd, LogPoint
+    def train_step(state, batch):
+        new, metrics = step(state["own"], batch)
+        return {**state, "own": new}, metrics
+    def change(event, run):
+        if isinstance(event, LogPoint):
+            run.learning_rate = run.learning_rate / 2
+        elif isinstance(event, EpochEnd):
+            run.state = {**run.state, "own": {**run.state["own"], "w": np.ones(4, "f4")}}
+            print(run.evaluate()["loss"] > 0)
+    state = {"own": start(), "hyperparams": {"learning_rate": jnp.asarray(1.0)}}
+    result = fit(train_step, state, load(sys.argv[1]), epochs=2, log_every=8, progress="none",
+                 eval_step=lambda s, b: evaluate(s["own"], b), eval_data=load(sys.argv[1]),
+                 callbacks=[change])
+    print(result.programs, float(result.state["hyperparams"]["learning_rate"]))
+    print({len(leaf.sharding.device_set) for leaf in jax.tree.leaves(result.state)})
+    """
+    assert run(code, train, devices=4).splitlines() == ["True", "True", f"2 {0.5**8}", "{4}"]
+
+
 PROCESSES = """
 import signal
 jax.distributed.initialize(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]))
@@ -119,15 +141,17 @@ def make(epochs, **more):
     return fit(step, start(), at(sys.argv[1], split=("train", 0.1)), eval_step=evaluate,
                eval_data=at(sys.argv[1], split=("validation", 0.1), mask=True), epochs=epochs,
                log_every=4, progress="plain", directory=run, **more)
-if mode == "signal":
-    from vramfit.train.loop.train_loop import TrainLoop
-    before = TrainLoop.consume_metrics
-    def consume(self, chunks):
-        # One process of the two is asked to stop, at some moment of the second epoch.
-        if self.progress.epoch == 1 and jax.process_index() == 1:
-            self.signals.received = int(signal.SIGTERM)
-        return before(self, chunks)
-    TrainLoop.consume_metrics = consume
+callbacks = []
+if mode in ("signal", "callback"):
+    # One process of the two is asked to stop, at some moment of the second epoch.
+    def ask(event, control):
+        if control.epoch != 2 or jax.process_index() != 1 or type(event).__name__ != "LogPoint":
+            return
+        if mode == "signal":
+            control._loop.signals.received = int(signal.SIGTERM)
+        else:
+            control.stop("it is enough")
+    callbacks = [ask]
 if mode == "blind":
     from vramfit.train.checkpoint.manager import CheckpointManager
     read = CheckpointManager.read_metadata
@@ -138,11 +162,12 @@ if mode == "blind":
             return method(self, step, *more)
         return either
     CheckpointManager.read_metadata = fails(read, 87, 1)
-result = make(3)
+result = make(3, callbacks=callbacks)
 numbers = np.asarray(result.state["w"].addressable_data(0))
 print(json.dumps({"stopped": result.stop_reason, "steps": result.steps, "w": numbers.tolist(),
-                  "at": result.resumed_at,
-                  "losses": [[e.train["loss"], e.validation["loss"]] for e in result.epochs]}))
+                  "at": result.resumed_at, "reason": str(result).splitlines()[3],
+                  "losses": [[e.train["loss"], e.validation["loss"]] for e in result.epochs
+                             if e.complete]}))
 """.replace("import signal\n", "import json, signal\n", 1)
 
 
@@ -174,11 +199,14 @@ def test_v9_two_processes_learn_what_one_does(train, tmp_path):
     assert np.allclose(first["w"], alone.state["w"], rtol=1e-5)
 
 
-def test_v9_a_signal_to_one_process_stops_both_at_one_step(train, tmp_path):
+@pytest.mark.parametrize("mode", ["signal", "callback"])
+def test_v9_a_request_to_one_process_stops_both_at_one_step(train, tmp_path, mode):
     run = tmp_path / "run"
-    first, second = two_processes(train, run, "signal")
+    first, second = two_processes(train, run, mode)
+    reasons = [result.pop("reason") for result in (first, second)]
+    assert reasons[0].endswith(f"a {mode} in another process".replace("signal in", "signal to"))
     assert first == second
-    assert first["stopped"] == "signal"
+    assert first["stopped"] == mode
     assert 29 < first["steps"] < 58
     again, _ = two_processes(train, run)
     assert again["at"] == first["steps"]

@@ -87,7 +87,8 @@ def test_validation_is_weighted_by_real_rows(train):
     rows = next(iter(load(train, batch_size=100, shuffle=False, **options)))
     wanted = float(evaluate(result.state, rows)["loss"])
     assert result.epochs[-1].validation["loss"] == pytest.approx(wanted, rel=1e-5)
-    assert result.best is result.epochs[-1]
+    assert result.best == result.evaluations[-1]
+    assert result.best.metrics == result.epochs[-1].validation
 
 
 def test_numpy_in_the_state_is_not_written_to(train):

@@ -73,7 +73,7 @@ def test_t7_the_best_and_the_last_are_kept(train, tmp_path):
         )
         kept = sorted(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir())
         assert kept == [64, epochs * 32 - 16, epochs * 32]
-    assert result.best.number == 2
+    assert (result.best.epoch, result.best_step) == (2, 64)
 
 
 def test_t7_an_evaluation_that_was_interrupted_is_made_anew(train, tmp_path):

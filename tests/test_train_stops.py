@@ -192,7 +192,7 @@ def test_training_ends_early_without_a_better_loss_also_behind_a_checkpoint(trai
     assert (first.stop_reason, len(first.epochs)) == ("finished", 3)
     second = fit(step, start(), load(train), epochs=50, **options)
     assert (second.stop_reason, len(second.epochs)) == ("early", 4)
-    assert second.best.number == 1
+    assert second.best.epoch == 1
     assert "early stopping" in str(second)
     third = fit(step, start(), load(train), epochs=50, **options)
     assert (third.stop_reason, third.steps) == ("early", second.steps)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from vramfit.train.events import Evaluation
 from vramfit.train.output.progress_bar import ProgressBar
 from vramfit.train.output.summary import WIDTH, epoch_line, epoch_summary
 from vramfit.train.result import Epoch, Result, Timing
@@ -47,7 +48,7 @@ def result(**changes):
     values = {
         "state": None,
         "epochs": [EPOCH],
-        "best": EPOCH,
+        "best": Evaluation(28, 1, {"loss": 0.234567}, best=True),
         "stop_reason": "finished",
         "steps": 28,
         "timing": Timing(wall=150.0, compile=10.0, step=120.0, eval=5.0, checkpoint=2.5),
@@ -117,15 +118,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def bar(monkeypatch, columns, *, encoding="utf-8", epoch_seconds=None):
-    """Return what is shown in the first of three epochs, 40 of 100 steps and 20 seconds in."""
+def bar(monkeypatch, columns, *, encoding="utf-8", epochs=3, steps=None, step=0):
+    """Return what is shown in the first epoch of some, 40 of 100 steps and 20 seconds in."""
     out, clock = Terminal(encoding), [1000.0]
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr("vramfit.train.output.progress_bar.time.monotonic", lambda: clock[0])
     monkeypatch.setenv("COLUMNS", str(columns))
-    progress = ProgressBar("auto", 3)
+    progress = ProgressBar("auto", epochs, steps)
     progress.loss = 0.25
-    progress.start_epoch(1, 0)
+    progress.start_epoch(1, 0, step)
     clock[0] += 20
     progress.update(40, 100, 5.0)
     return out.getvalue().removeprefix("\r\x1b[K")
@@ -138,6 +139,17 @@ def test_t6_a_bar_tells_the_time_left_of_the_epoch_and_of_the_run(monkeypatch):
     assert (
         "40/100  loss 0.250000  ETA 30.0 s  run ETA 2 min 10 s  2.0 steps/s  data wait 25%" in line
     )
+
+
+def test_t6_a_bar_of_steps_tells_where_the_run_is(monkeypatch):
+    # The second epoch began at step 100: two steps a second, 360 to go, or 160 by the epochs.
+    line = bar(monkeypatch, 120, epochs=None, steps=500, step=100)
+    assert line.startswith("step 140/500   28%  ██████")
+    assert "  epoch 1  loss 0.250000  ETA 3 min 0 s  2.0 steps/s" in line
+    line = bar(monkeypatch, 120, epochs=2, steps=500, step=100)
+    assert line.startswith("step 140/300   47%  ██████")
+    assert "ETA 1 min 20 s" in line
+    assert bar(monkeypatch, 120, epochs=None, steps=None).startswith("epoch 1   40%  ██████")
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 100, 120])

@@ -3,7 +3,7 @@
 The run reads an HDF5 file, makes a checkpoint every few steps and is ended by SIGKILL: while Python
 starts, while it trains, while a checkpoint is written. The last attempt is left alone. Its
 parameters, optimizer state and mean losses have to be those of a run that nobody disturbed, to the
-last bit.
+last bit. A callback changes the learning rate by what it has seen of the losses.
 
 A run that is to be killed does not begin its last epoch: it is still there when the signal comes,
 however busy the machine is.
@@ -37,7 +37,24 @@ def train(file, directory, epochs, held):
     import jax.numpy as jnp
 
     from vramfit.data import Loader
-    from vramfit.train import Checkpoints, fit
+    from vramfit.train import Checkpoints, LogPoint, fit
+
+    class LowerRate:
+        """Lowers the learning rate by a little when the loss has increased."""
+
+        previous = float("inf")
+
+        def __call__(self, event, run):
+            if isinstance(event, LogPoint):
+                if event.metrics["loss"] > self.previous:
+                    run.learning_rate = 0.99 * run.learning_rate
+                self.previous = event.metrics["loss"]
+
+        def save_state(self):
+            return self.previous
+
+        def restore_state(self, previous):
+            self.previous = previous
 
     def step(state, batch):
         def loss_of(weights):
@@ -47,12 +64,13 @@ def train(file, directory, epochs, held):
         loss, slopes = jax.value_and_grad(loss_of)(state["weights"])
         momentum = jax.tree.map(lambda m, s: 0.9 * m + s, state["momentum"], slopes)
         key, noise = jax.random.split(state["key"])
+        rate = state["hyperparams"]["learning_rate"]
         weights = jax.tree.map(
-            lambda w, m: w - 0.01 * m + 1e-4 * jax.random.normal(noise, w.shape),
+            lambda w, m: w - rate * m + 1e-4 * jax.random.normal(noise, w.shape),
             state["weights"],
             momentum,
         )
-        return {"weights": weights, "momentum": momentum, "key": key}, loss
+        return {**state, "weights": weights, "momentum": momentum, "key": key}, loss
 
     class HeldLoader(Loader):
         def _start(self, epoch, position):
@@ -66,13 +84,19 @@ def train(file, directory, epochs, held):
     momentum = jax.tree.map(jnp.zeros_like, weights)
     result = fit(
         step,
-        {"weights": weights, "momentum": momentum, "key": key},
+        {
+            "weights": weights,
+            "momentum": momentum,
+            "key": key,
+            "hyperparams": {"learning_rate": jnp.float32(0.01)},
+        },
         HeldLoader(file, ["x", "y"], batch_size=BATCH, memory="4MiB"),
         epochs=epochs,
         directory=directory,
         checkpoints=None if directory is None else Checkpoints(every_seconds=0.05),
         log_every=7,
         progress="plain",
+        callbacks=[LowerRate()],
     )
     learnt = {**result.state, "key": jax.random.key_data(result.state["key"])}
     digest = hashlib.sha256()

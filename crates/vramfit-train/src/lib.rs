@@ -25,6 +25,6 @@ pub use batch::{BatchSearchResult, Trial, largest_batch};
 pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};
 pub use key::{DefaultValue, Key, PythonName, ValueType};
 pub use keys::{SECTIONS, Section, keys};
-pub use metrics_log::{EpochLine, MetricsLog, Point, SessionEnd};
+pub use metrics_log::{EpochLine, EvaluationLine, MetricsLog, Point, SessionEnd};
 pub use run_record::{RecordedColumn, RecordedData, RunRecord, Session};
 pub use template::{reference_page, template};

@@ -16,10 +16,15 @@ pub struct MetricsLog {
     pub config: Map<String, Json>,
     /// Versions of the packages.
     pub versions: Map<String, Json>,
-    /// Means of each metric over the steps since the previous point, by name.
+    /// What decides which evaluation is the best, such as `min loss`; empty in earlier versions.
+    pub best_by: String,
+    /// Means of each metric over the steps since the previous point, by name; of the learning rate
+    /// the last value.
     pub train: Vec<(String, Vec<Point>)>,
     /// The finished epochs.
     pub epochs: Vec<EpochLine>,
+    /// The evaluations, also those after an epoch.
+    pub evaluations: Vec<EvaluationLine>,
     /// Number of sessions: starts and resumes.
     pub sessions: u64,
     /// The ends of sessions that were not killed.
@@ -39,9 +44,9 @@ pub struct EpochLine {
     pub step: u64,
     /// Means of the training metrics, by name.
     pub train: Vec<(String, f64)>,
-    /// Means of the validation metrics, by name.
+    /// Metrics of the latest evaluation in it, by name.
     pub validation: Vec<(String, f64)>,
-    /// Whether it is the best so far.
+    /// Whether that evaluation is the best so far.
     pub best: bool,
     /// Its duration.
     pub seconds: f64,
@@ -49,11 +54,26 @@ pub struct EpochLine {
     pub elapsed: f64,
 }
 
+/// An evaluation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EvaluationLine {
+    /// Number of steps of the state.
+    pub step: u64,
+    /// The epoch of that step, from 1.
+    pub epoch: u64,
+    /// Its metrics, by name.
+    pub metrics: Vec<(String, f64)>,
+    /// Whether it is the best so far.
+    pub best: bool,
+}
+
 /// The end of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionEnd {
-    /// `finished`, `early`, `signal` or `nan`.
+    /// `finished`, `early`, `callback`, `signal` or `nan`.
     pub stop_reason: String,
+    /// What a callback that stopped it said.
+    pub stop_message: String,
     /// Seconds of all sessions until then.
     pub elapsed: f64,
     /// Seconds of this session by activity.
@@ -75,7 +95,23 @@ impl MetricsLog {
                 log.apply_line(&line);
             }
         }
+        log.add_evaluations_of_epochs();
         log
+    }
+
+    /// Adds the evaluations of epochs that have no line of their own, as in earlier versions.
+    fn add_evaluations_of_epochs(&mut self) {
+        for epoch in self.epochs.iter().filter(|epoch| !epoch.validation.is_empty()) {
+            if self.evaluations.iter().all(|it| it.epoch != epoch.number) {
+                self.evaluations.push(EvaluationLine {
+                    step: epoch.step,
+                    epoch: epoch.number,
+                    metrics: epoch.validation.clone(),
+                    best: epoch.best,
+                });
+            }
+        }
+        self.evaluations.sort_by_key(|it| it.step);
     }
 
     fn apply_line(&mut self, line: &Map<String, Json>) {
@@ -87,6 +123,7 @@ impl MetricsLog {
                 self.device = text(line.get("device"));
                 self.config = table(line.get("config"));
                 self.versions = table(line.get("versions"));
+                self.best_by = text(line.get("best_by"));
                 self.nan = None;
             }
             Some("steps") => {
@@ -105,9 +142,16 @@ impl MetricsLog {
                 seconds: number(line.get("seconds")).unwrap_or(0.0),
                 elapsed: number(line.get("elapsed")).unwrap_or(0.0),
             }),
+            Some("evaluation") => self.evaluations.push(EvaluationLine {
+                step,
+                epoch: count(line.get("epoch")).unwrap_or(0),
+                metrics: numbers(line.get("metrics")),
+                best: line.get("best").and_then(Json::as_bool) == Some(true),
+            }),
             Some("nan") => self.nan = Some(step),
             Some("end") => self.ends.push(SessionEnd {
                 stop_reason: text(line.get("stop_reason")),
+                stop_message: text(line.get("stop_message")),
                 elapsed: number(line.get("elapsed")).unwrap_or(0.0),
                 timing: numbers(line.get("timing")),
                 peak_host_bytes: count(line.get("peak_host_bytes")),
@@ -117,9 +161,19 @@ impl MetricsLog {
         }
     }
 
-    /// Returns the epoch with the lowest validation loss.
-    pub fn best(&self) -> Option<&EpochLine> {
-        self.epochs.iter().rev().find(|epoch| epoch.best)
+    /// Returns the best evaluation.
+    pub fn best(&self) -> Option<&EvaluationLine> {
+        self.evaluations.iter().rev().find(|evaluation| evaluation.best)
+    }
+
+    /// Returns the metric that decides which evaluation is the best.
+    pub fn best_metric(&self) -> &str {
+        self.best_by.split_once(' ').map_or("loss", |(_, metric)| metric)
+    }
+
+    /// Returns the epoch that ends with a step.
+    pub fn epoch_ending_at(&self, step: u64) -> Option<&EpochLine> {
+        self.epochs.iter().find(|epoch| epoch.step == step)
     }
 
     /// Returns why the run ended; none if it is running or was killed.
@@ -198,13 +252,31 @@ mod tests {
         assert_eq!(log.sessions, 2);
         assert_eq!(log.step, 8);
         assert_eq!(log.stop_reason(), Some("finished"));
-        assert_eq!(log.best().map(|epoch| epoch.number), Some(1));
+        assert_eq!(log.best().map(|best| best.epoch), Some(1));
         assert_eq!(log.train[0].0, "loss");
         assert_eq!(log.train[0].1[0], (2, 1.5));
         assert!(log.train[0].1[1].1.is_nan());
         assert_eq!(log.train[1], ("accuracy".to_owned(), vec![(2, 0.25)]));
         let timing = vec![("step".to_owned(), 1.5), ("compile".to_owned(), 0.5)];
         assert_eq!(log.timing(), timing);
+    }
+
+    #[test]
+    fn evaluations_by_steps_are_beside_those_of_epochs_without_them() {
+        let lines = r#"{"event":"start","step":0,"best_by":"max f1"}
+{"event":"epoch","step":4,"epoch":1,"validation":{"loss":0.5},"best":true}
+{"event":"evaluation","step":6,"epoch":2,"metrics":{"loss":0.4,"f1":0.75},"best":true,"scheduled":true}
+{"event":"evaluation","step":8,"epoch":2,"metrics":{"loss":"nan","f1":0.5},"best":false,"scheduled":true}
+{"event":"epoch","step":8,"epoch":2,"validation":{"loss":"nan","f1":0.5},"best":false}
+{"event":"end","step":8,"stop_reason":"callback","stop_message":"enough"}"#;
+        let log = MetricsLog::read(lines);
+        let found: Vec<_> = log.evaluations.iter().map(|it| (it.step, it.epoch)).collect();
+        assert_eq!(found, [(4, 1), (6, 2), (8, 2)]);
+        assert_eq!(log.best().map(|best| best.step), Some(6));
+        assert_eq!(log.epoch_ending_at(6), None);
+        assert_eq!(log.epoch_ending_at(8).map(|epoch| epoch.number), Some(2));
+        assert_eq!(log.ends[0].stop_message, "enough");
+        assert_eq!((log.best_metric(), MetricsLog::default().best_metric()), ("f1", "loss"));
     }
 
     #[test]

@@ -5,8 +5,43 @@ Importing this loads neither JAX, nor orbax, nor numpy; :func:`fit` does.
 
 from __future__ import annotations
 
+from vramfit.train.accumulators import (
+    Accumulator,
+    ConfusionMatrix,
+    RocAuc,
+    confusion_counts,
+    score_histogram,
+)
+from vramfit.train.events import (
+    CheckpointSaved,
+    EpochEnd,
+    Evaluation,
+    LogPoint,
+    RunEnd,
+    RunStart,
+)
 from vramfit.train.fit import fit
 from vramfit.train.options import Checkpoints, FitOptions
 from vramfit.train.result import Epoch, Result, Timing
+from vramfit.train.training_run import TrainingRun
 
-__all__ = ["Checkpoints", "Epoch", "FitOptions", "Result", "Timing", "fit"]
+__all__ = [
+    "Accumulator",
+    "CheckpointSaved",
+    "Checkpoints",
+    "ConfusionMatrix",
+    "Epoch",
+    "EpochEnd",
+    "Evaluation",
+    "FitOptions",
+    "LogPoint",
+    "Result",
+    "RocAuc",
+    "RunEnd",
+    "RunStart",
+    "Timing",
+    "TrainingRun",
+    "confusion_counts",
+    "fit",
+    "score_histogram",
+]

@@ -14,10 +14,12 @@ from vramfit.train.options import FitKeywords, FitOptions
 from vramfit.train.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from vramfit.data import Loader
     from vramfit.data.device import DeviceBatches
+    from vramfit.train.accumulators import Accumulator
+    from vramfit.train.events import Callback
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,6 +50,8 @@ def fit(
     *,
     eval_step: Callable[[Any, Any], Any] | None = None,
     eval_data: Loader | DeviceBatches | Iterable[Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    accumulators: Mapping[str, Accumulator] | None = None,
     **overrides: Unpack[FitKeywords],
 ) -> Result:
     """Train: run `step` over `data`, epoch by epoch, and return the new state with a report.
@@ -62,8 +66,17 @@ def fit(
             be iterated over repeatedly. Batches are never donated.
         options: All options as one value; its documentation describes each of them.
         eval_step: A function of the state and a batch that returns metrics, evaluated after each
-            epoch. Means are weighted by real rows where batches have a `mask`.
+            epoch, or by `eval_every`. Means are weighted by real rows where batches have a `mask`.
         eval_data: Batches for `eval_step`.
+        callbacks: Functions of an event and the run, called in this order with
+            :class:`vramfit.train.RunStart`, :class:`vramfit.train.LogPoint`,
+            :class:`vramfit.train.Evaluation`, :class:`vramfit.train.EpochEnd`,
+            :class:`vramfit.train.CheckpointSaved` and :class:`vramfit.train.RunEnd`. The run is a
+            :class:`vramfit.train.TrainingRun`. One with `save_state` (which returns values that
+            JSON has) and `restore_state` is part of checkpoints, by its `name` or its class; one
+            with `close` is closed at the end, also after an exception.
+        accumulators: For each metric of `eval_step` that is not a scalar, what merges it over
+            batches, such as :class:`vramfit.train.ConfusionMatrix`.
         **overrides: Fields of :class:`vramfit.train.FitOptions`, such as `epochs=3`; they take
             precedence over `options`.
 
@@ -77,9 +90,14 @@ def fit(
         FileChangedError: The data differs from the data that the checkpoint was made with.
     """
     options = _merge_options(options, overrides)
-    _check_evaluation(options, eval_step, eval_data)
+    accumulators = {} if accumulators is None else accumulators
+    _check_evaluation(options, eval_step, eval_data, accumulators)
+    if eval_data is not None and (options.eval_every or options.steps):
+        _check_separate_loaders(data, eval_data)
     with ExitStack() as cleanup:
-        loop = build_loop(step, state, data, eval_step, eval_data, options, cleanup)
+        loop = build_loop(
+            step, state, data, eval_step, eval_data, callbacks, accumulators, options, cleanup
+        )
         # Otherwise this frame would keep a second state alive.
         del state
         loop.run(loop.restore())
@@ -94,15 +112,31 @@ def _merge_options(options: FitOptions | None, overrides: FitKeywords) -> FitOpt
     return dataclasses.replace(options or FitOptions(), **overrides)
 
 
-def _check_evaluation(options: FitOptions, eval_step: Any, eval_data: Any) -> None:
+def _check_separate_loaders(data: Any, eval_data: Any) -> None:
+    from vramfit.train.data.batch_source import share_loader
+    from vramfit.train.loop.evaluations import shared_loader_error
+
+    if share_loader(data, eval_data):
+        raise shared_loader_error()
+
+
+def _check_evaluation(
+    options: FitOptions, eval_step: Any, eval_data: Any, accumulators: Mapping[str, Any]
+) -> None:
     if (eval_step is None) != (eval_data is None):
         missing = "eval_step" if eval_step is None else "eval_data"
         raise InvalidArgumentError(
             f"`eval_step` and `eval_data` go together, but `{missing}` is missing",
             hint="pass both, or neither to train without evaluation",
         )
-    if options.stop_after is not None and eval_step is None:
-        raise InvalidArgumentError(
-            "`stop_after` needs a validation loss, and there is no evaluation",
-            hint="pass `eval_step` and `eval_data`",
-        )
+    needs_evaluation = {
+        "stop_after": options.stop_after is not None,
+        "eval_every": options.eval_every is not None,
+        "accumulators": bool(accumulators),
+    }
+    for name, is_given in needs_evaluation.items():
+        if is_given and eval_step is None:
+            raise InvalidArgumentError(
+                f"`{name}` needs metrics of an evaluation, and there is no evaluation",
+                hint="pass `eval_step` and `eval_data`",
+            )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 from vramfit.errors import InvalidArgumentError
+from vramfit.train.best_by import BestBy
 
 ProgressMode = Literal["auto", "plain", "compact", "none"]
 Resume = bool | Literal["auto"]
@@ -17,14 +18,13 @@ Resume = bool | Literal["auto"]
 class Checkpoints:
     """When checkpoints are saved, and how many are kept.
 
-    One is also saved at the end of a run, and after each epoch with the best validation loss so
-    far.
+    One is also saved at the end of a run, and after each evaluation that is the best so far.
 
     Attributes:
         every_steps: Steps between two checkpoints; None to save by time only.
         every_seconds: Seconds between two checkpoints; None to save by steps only.
         keep_last: Number of most recent checkpoints to keep.
-        keep_best: Number of checkpoints with the smallest validation loss to keep.
+        keep_best: Number of checkpoints with the best evaluations to keep.
     """
 
     every_steps: int | None = None
@@ -52,7 +52,11 @@ class FitOptions:
     """Options of :func:`vramfit.train.fit`; each is a keyword argument of it, too.
 
     Attributes:
-        epochs: Number of passes over the data, those before a resume included.
+        epochs: Number of passes over the data, those before a resume included; None for one, or
+            for any number if `steps` is given.
+        steps: Number of training steps, those before a resume included; None for no limit. The run
+            may end within an epoch, which a run with more steps continues. With
+            `steps_per_dispatch` it ends with the dispatch that reaches them.
         directory: Where `metrics.jsonl`, `checkpoints/` and `tensorboard/` are written; None to
             write nothing.
         checkpoints: When checkpoints are saved and how many are kept; None for no checkpoints.
@@ -65,7 +69,13 @@ class FitOptions:
             the same `stacked_batches`.
         log_every: Steps between two lines in `metrics.jsonl`, and between two reads of metrics
             from the device.
-        stop_after: Stop after this many epochs without a better validation loss; None to run all.
+        eval_every: Steps between two evaluations, which come then at their multiples and at the
+            end of the run; None to evaluate after each epoch.
+        best_by: Which evaluation is the best: `"min NAME"` or `"max NAME"` with one of its metrics.
+            This decides about `Result.best`, the checkpoints that are kept, and `stop_after`. A
+            value that is not finite is never the best.
+        stop_after: Stop after this many evaluations that are not better than an earlier one; None
+            to run all. Without `eval_every` these are epochs.
         stop_on_nan: Stop when the loss is NaN or infinite.
         device: `"cpu"`, `"gpu"` or `"cuda"` (required), `"cuda?"` (a GPU if available), `"metal"`
             (experimental), or None for JAX's default. All devices of that kind are used, and each
@@ -78,7 +88,8 @@ class FitOptions:
             `vramfit[tensorboard]`.
     """
 
-    epochs: int = 1
+    epochs: int | None = None
+    steps: int | None = None
     directory: str | os.PathLike[str] | None = None
     checkpoints: Checkpoints | None = Checkpoints()
     resume: Resume = "auto"
@@ -86,6 +97,8 @@ class FitOptions:
     force_resume: bool = False
     steps_per_dispatch: int = 1
     log_every: int = 50
+    eval_every: int | None = None
+    best_by: str = "min loss"
     stop_after: int | None = None
     stop_on_nan: bool = True
     device: str | None = None
@@ -95,13 +108,21 @@ class FitOptions:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "steps_per_dispatch", "log_every", "prefetch"):
+        for name in (
+            "epochs",
+            "steps",
+            "steps_per_dispatch",
+            "log_every",
+            "eval_every",
+            "prefetch",
+        ):
             number = getattr(self, name)
-            if number < 1:
+            if number is not None and number < 1:
                 raise InvalidArgumentError(
                     f"`{name}` is {number}, but must be at least 1",
                     hint=f"pass `{name}=1` or more",
                 )
+        BestBy.parse(self.best_by)
         if self.resume not in ("auto", True, False):
             raise InvalidArgumentError(
                 f"unknown value `resume={self.resume!r}`", hint="use `'auto'`, True or False"
@@ -117,11 +138,19 @@ class FitOptions:
                 "`tensorboard=True` needs a directory for its event files", hint="pass `directory`"
             )
 
+    @property
+    def max_epochs(self) -> int | None:
+        """Number of epochs after which the run ends; None where only steps are limited."""
+        if self.epochs is None and self.steps is None:
+            return 1
+        return self.epochs
+
 
 class FitKeywords(TypedDict, total=False):
     """The fields of :class:`FitOptions` as type checkers see them in a call of ``fit``."""
 
-    epochs: int
+    epochs: int | None
+    steps: int | None
     directory: str | os.PathLike[str] | None
     checkpoints: Checkpoints | None
     resume: Resume
@@ -129,6 +158,8 @@ class FitKeywords(TypedDict, total=False):
     force_resume: bool
     steps_per_dispatch: int
     log_every: int
+    eval_every: int | None
+    best_by: str
     stop_after: int | None
     stop_on_nan: bool
     device: str | None

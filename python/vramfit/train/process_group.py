@@ -34,25 +34,23 @@ class ProcessGroup:
         self._pending: Any = None
         self._max_program: Any = None
 
-    def any(self, stop: bool, save: bool, *, wait: bool = False) -> tuple[bool, bool]:
-        """Return whether any process wants to stop, and whether any wants to save.
+    def any(self, *requests: bool, wait: bool = False) -> tuple[bool, ...]:
+        """Return which of the requests any process has.
 
         Args:
-            stop: Whether this process does.
-            save: Whether this process does.
+            *requests: Which of them this process has.
             wait: Wait for the answers of all; otherwise those of the previous call are returned.
         """
         if not self.is_distributed:
-            return stop, save
-        previous, self._pending = self._pending, self._send(stop, save)
+            return requests
+        previous, self._pending = self._pending, self._send(*requests)
         if wait:
             previous, self._pending = self._pending, None
         if previous is None:
-            return False, False
+            return (False,) * len(requests)
         import numpy as np
 
-        answer = np.asarray(previous)
-        return bool(answer[0]), bool(answer[1])
+        return tuple(map(bool, np.asarray(previous)))
 
     def run_on_all(self, work: Callable[[], _Result]) -> _Result:
         """Return the result of `work` once it has succeeded in all processes.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-StopReason = Literal["finished", "early", "signal", "nan"]
+from vramfit.errors import InvalidArgumentError
+from vramfit.train.events import Evaluation
+
+StopReason = Literal["finished", "early", "callback", "signal", "nan"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,7 @@ class Timing:
         step: Training steps, without waiting for batches.
         eval: Evaluation, with its batches.
         checkpoint: Time that training was blocked by checkpoints, and the wait for the last one.
+        callbacks: Callbacks, without their evaluations.
         device_wait: The part of `step` in which the program waited for the device. Where it is
             small, the device waits for the program.
     """
@@ -30,6 +35,7 @@ class Timing:
     step: float = 0.0
     eval: float = 0.0
     checkpoint: float = 0.0
+    callbacks: float = 0.0
     device_wait: float = 0.0
 
 
@@ -40,12 +46,12 @@ class Epoch:
     Attributes:
         number: Its number, from 1.
         steps: Number of training steps.
-        train: Means of the metrics over its steps, `loss` among them. None on a virtual GPU,
-            where values are unknown.
-        validation: Means over the batches of `eval_data`, weighted by their real rows where they
-            have a mask; None without an evaluation.
+        train: Means of the metrics over its steps, `loss` among them; of `learning_rate` the last
+            value. None on a virtual GPU, where values are unknown.
+        validation: The metrics of the latest evaluation in it; None without one.
         timing: Where its time went.
-        best: Whether no earlier epoch had a smaller validation loss.
+        best: Whether that evaluation is better than all earlier ones.
+        complete: Whether it is finished; False for the last one of a run that ended within it.
     """
 
     number: int
@@ -54,6 +60,7 @@ class Epoch:
     validation: dict[str, float] | None
     timing: Timing
     best: bool = False
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,10 @@ class Result:
 
     Attributes:
         state: The state after the last step.
-        epochs: The finished epochs, those of earlier sessions included.
-        best: The epoch with the smallest validation loss, or None without an evaluation.
-        stop_reason: Why training ended: `finished`, `early`, `signal` or `nan`.
+        epochs: The epochs, those of earlier sessions included. The last one is not complete if the
+            run ended within it.
+        best: The best evaluation by `best_by`, or None without one.
+        stop_reason: Why training ended: `finished`, `early`, `callback`, `signal` or `nan`.
         steps: Number of training steps, those of earlier sessions included.
         timing: Where the time of this session went.
         device: Description of the device or devices.
@@ -94,11 +102,18 @@ class Result:
         save_error: Why the checkpoint of the final state could not be written; None if it was
             written, or if none was wanted. A state whose loss is NaN is never saved.
         nan: The likely cause of a loss that is NaN or infinite; None without one.
+        evaluations: All evaluations, those of earlier sessions included.
+        best_by: The option that decides which evaluation is the best.
+        stop_message: What the callback that stopped the run said; None without one.
+        programs: Number of programs that were compiled for the step and the evaluation.
+        batch_shapes: Number of shapes of batches that they were compiled for.
+        programs_seconds: How long that took.
+        checkpoints: The directory of the checkpoints, or None.
     """
 
     state: Any = field(repr=False)
     epochs: list[Epoch]
-    best: Epoch | None
+    best: Evaluation | None
     stop_reason: StopReason
     steps: int
     timing: Timing
@@ -112,6 +127,39 @@ class Result:
     notes: tuple[str, ...] = ()
     save_error: str | None = None
     nan: NanCause | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+    best_by: str = "min loss"
+    stop_message: str | None = None
+    programs: int = 0
+    batch_shapes: int = 0
+    programs_seconds: float = 0.0
+    checkpoints: Path | None = None
+
+    @property
+    def best_step(self) -> int | None:
+        """Number of steps of the state with the best evaluation; None without an evaluation."""
+        return None if self.best is None else self.best.step
+
+    @property
+    def best_state(self) -> Any:
+        """The state with the best evaluation, restored from its checkpoint.
+
+        `state` itself, if that is the best.
+
+        Raises:
+            InvalidArgumentError: There was no evaluation, or there is no checkpoint of that state.
+            InvalidFileError: The checkpoint cannot be read.
+        """
+        if self.best is None:
+            raise InvalidArgumentError(
+                "there is no best state, because no evaluation has a finite metric",
+                hint="pass `eval_step` and `eval_data`, and see `result.evaluations`",
+            )
+        if self.best.step == self.steps:
+            return self.state
+        from vramfit.train.checkpoint.restore import restore_step
+
+        return restore_step(self.checkpoints, self.best.step, self.state)
 
     def __str__(self) -> str:
         from vramfit.train.output.summary import final_report

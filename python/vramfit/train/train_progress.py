@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Self
 
+from vramfit.train.best_by import BestBy
+from vramfit.train.events import Evaluation
+from vramfit.train.log_windows import LogWindows
+from vramfit.train.metric_sums import MetricSums
 from vramfit.train.result import Epoch, Timing
-
-ROW_COUNT = "(rows)"
-"""The metric with the number of real rows in a batch of an evaluation: its weight."""
-
-
-class MetricSums:
-    """Weighted sums of metrics over steps.
-
-    They are made of single values, in 64 bits and in the order of the steps, so a mean depends
-    neither on how often metrics are read, nor on where a run was interrupted.
-    """
-
-    def __init__(self, sums: Mapping[str, float] | None = None, weight: float = 0.0) -> None:
-        self.sums = dict(sums or {})
-        self.weight = weight
-
-    def add(self, chunk: Mapping[str, Any]) -> None:
-        """Add the values of several steps, an array for each metric."""
-        weights = chunk.get(ROW_COUNT)
-        count = len(next(iter(chunk.values())))
-        for index in range(count):
-            weight = 1.0 if weights is None else float(weights[index])
-            if weight == 0:  # all of the batch is padding, and its mean means nothing
-                continue
-            for name, values in chunk.items():
-                if name != ROW_COUNT:
-                    self.sums[name] = self.sums.get(name, 0.0) + weight * float(values[index])
-            self.weight += weight
-
-    def means(self) -> dict[str, float]:
-        """Return the means, nothing if nothing was added."""
-        return {name: value / self.weight for name, value in self.sums.items()}
 
 
 @dataclass
@@ -53,9 +24,10 @@ class TrainProgress:
         batches_of_epoch: Batches (or stacks of them) taken from the source in the current epoch.
         steps_of_epoch: Steps of the current epoch.
         metric_sums: Sums of the metrics of the current epoch.
+        log_windows: What the next log points will report.
         epochs: The finished epochs.
-        best_loss: The smallest validation loss so far.
-        epochs_without_improvement: Epochs since then.
+        evaluations: The evaluations, in order.
+        evaluated_step: The step of the latest evaluation, also if its values are unknown.
         elapsed: Seconds of earlier sessions.
     """
 
@@ -64,9 +36,10 @@ class TrainProgress:
     batches_of_epoch: int = 0
     steps_of_epoch: int = 0
     metric_sums: MetricSums = field(default_factory=MetricSums)
+    log_windows: LogWindows = field(default_factory=LogWindows)
     epochs: list[Epoch] = field(default_factory=list)
-    best_loss: float | None = None
-    epochs_without_improvement: int = 0
+    evaluations: list[Evaluation] = field(default_factory=list)
+    evaluated_step: int = 0
     elapsed: float = 0.0
 
     def add_steps(self, count: int) -> None:
@@ -75,54 +48,140 @@ class TrainProgress:
         self.steps_of_epoch += count
         self.batches_of_epoch += 1
 
-    def finish_epoch(self, validation: dict[str, float] | None, timing: Timing) -> Epoch:
-        """Count the current epoch as finished, and return it."""
-        best = False
-        if validation is not None:
-            loss = validation["loss"]
-            best = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss)
-            self.best_loss = loss if best else self.best_loss
-            self.epochs_without_improvement = 0 if best else self.epochs_without_improvement + 1
-        epoch = Epoch(
+    @property
+    def read_step(self) -> int:
+        """The last step whose metrics were read."""
+        return self.step - self.steps_of_epoch + int(self.metric_sums.weight)
+
+    def add_evaluation(
+        self, metrics: Mapping[str, float], best_by: BestBy, *, scheduled: bool
+    ) -> Evaluation:
+        """Record an evaluation of the current state, and return it."""
+        cost = best_by.cost(metrics)
+        best = self.best_evaluation()
+        best_cost = None if best is None else best_by.cost(best.metrics)
+        evaluation = Evaluation(
+            step=self.step,
+            epoch=self.epoch + 1,
+            metrics=metrics,
+            best=cost is not None and (best_cost is None or cost < best_cost),
+            scheduled=scheduled,
+        )
+        self.evaluations.append(evaluation)
+        return evaluation
+
+    def current_evaluation(self) -> Evaluation | None:
+        """Return the evaluation of the current state, or None without one."""
+        last = self.evaluations[-1] if self.evaluations else None
+        return last if last is not None and last.step == self.step else None
+
+    def is_current_best(self) -> bool:
+        """Return whether the current state has the best evaluation so far."""
+        evaluation = self.current_evaluation()
+        return evaluation is not None and evaluation.best
+
+    def schedule_evaluation(self) -> None:
+        """Count the evaluation of the current state as a scheduled one."""
+        if (evaluation := self.current_evaluation()) is not None:
+            self.evaluations[-1] = replace(evaluation, scheduled=True)
+
+    def best_evaluation(self) -> Evaluation | None:
+        """Return the best evaluation so far; None if none has a finite metric."""
+        return next((it for it in reversed(self.evaluations) if it.best), None)
+
+    def select_best(self, best_by: BestBy) -> None:
+        """Mark anew which evaluations were the best so far, by a criterion that may be another."""
+        old, self.evaluations = self.evaluations, []
+        best_cost: float | None = None
+        for evaluation in old:
+            cost = best_by.cost(evaluation.metrics)
+            best = cost is not None and (best_cost is None or cost < best_cost)
+            best_cost = cost if best else best_cost
+            self.evaluations.append(replace(evaluation, best=best))
+
+    def evaluations_without_improvement(self, best_by: BestBy) -> int:
+        """Return the number of scheduled evaluations since the best of them."""
+        best_cost: float | None = None
+        count = 0
+        # Others do not count, so that a run in several sessions stops where one session would.
+        for evaluation in self.evaluations:
+            if not evaluation.scheduled:
+                continue
+            cost = best_by.cost(evaluation.metrics)
+            is_better = cost is not None and (best_cost is None or cost < best_cost)
+            best_cost = cost if is_better else best_cost
+            count = 0 if is_better else count + 1
+        return count
+
+    def epoch_so_far(self, timing: Timing, *, complete: bool) -> Epoch:
+        """Return the current epoch, with the latest evaluation in it."""
+        found = [it for it in self.evaluations if it.epoch == self.epoch + 1]
+        return Epoch(
             number=self.epoch + 1,
             steps=self.steps_of_epoch,
             train=self.metric_sums.means() or None,
-            validation=validation,
+            validation=dict(found[-1].metrics) if found else None,
             timing=timing,
-            best=best,
+            best=bool(found) and found[-1].best,
+            complete=complete,
         )
+
+    def finish_epoch(self, timing: Timing) -> Epoch:
+        """Count the current epoch as finished, and return it."""
+        epoch = self.epoch_so_far(timing, complete=True)
         self.epochs.append(epoch)
         self.epoch += 1
         self.batches_of_epoch = self.steps_of_epoch = 0
         self.metric_sums = MetricSums()
         return epoch
 
-    def best_epoch(self) -> Epoch | None:
-        """Return the epoch with the smallest validation loss, or None without an evaluation."""
-        return next((epoch for epoch in reversed(self.epochs) if epoch.best), None)
-
-    def validation_losses(self) -> dict[int, float]:
-        """Return the validation losses of finished epochs, by the last step of each."""
-        ends = accumulate(epoch.steps for epoch in self.epochs)
-        return {
-            step: epoch.validation["loss"]
-            for step, epoch in zip(ends, self.epochs, strict=True)
-            if epoch.validation is not None
-        }
-
     def to_json(self) -> dict[str, Any]:
         """Return it as values that JSON has."""
-        values = {name: value for name, value in self.__dict__.items() if name != "metric_sums"}
-        values["epochs"] = [asdict(epoch) for epoch in self.epochs]
-        sums = self.metric_sums
-        values["metric_sums"] = {"sums": dict(sums.sums), "weight": sums.weight}
-        return values
+        return {
+            **self.__dict__,
+            "epochs": [asdict(epoch) for epoch in self.epochs],
+            "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
+            "metric_sums": self.metric_sums.to_json(),
+            "log_windows": self.log_windows.to_json(),
+        }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Return what :meth:`to_json` was called on."""
+        """Return what :meth:`to_json` was called on, in this or an earlier version."""
         epochs = [
             Epoch(**{**epoch, "timing": Timing(**epoch["timing"])}) for epoch in values["epochs"]
         ]
-        sums = MetricSums(**values["metric_sums"])
-        return cls(**{**values, "epochs": epochs, "metric_sums": sums})
+        if "log_windows" not in values:
+            values = _converted(values, epochs)
+        return cls(
+            **{
+                **values,
+                "epochs": epochs,
+                "evaluations": [Evaluation(**it) for it in values["evaluations"]],
+                "metric_sums": MetricSums(**values["metric_sums"]),
+                "log_windows": LogWindows.from_json(values["log_windows"]),
+            }
+        )
+
+
+def _converted(values: dict[str, Any], epochs: list[Epoch]) -> dict[str, Any]:
+    """Return values of the format that had evaluations as parts of epochs only."""
+    ends = list(accumulate(epoch.steps for epoch in epochs))
+    evaluations = [
+        asdict(Evaluation(step, epoch.number, epoch.validation, epoch.best))
+        for step, epoch in zip(ends, epochs, strict=True)
+        if epoch.validation is not None
+    ]
+    removed = ("best_loss", "epochs_without_improvement")
+    step = values["step"]
+    return {
+        **{name: value for name, value in values.items() if name not in removed},
+        "evaluations": evaluations,
+        "evaluated_step": evaluations[-1]["step"] if evaluations else 0,
+        "log_windows": {
+            "start": step,
+            "sums": MetricSums().to_json(),
+            "ready": [],
+            "delivered": step,
+        },
+    }

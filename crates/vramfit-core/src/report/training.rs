@@ -7,6 +7,9 @@ use super::{Content, Curve, Curves, Metric, Report, Section, Share, Table, Value
 /// Points of a curve that are drawn; more are averaged to as many.
 const MAX_POINTS: usize = 4000;
 
+/// The metric that is not computed by a step, but an input of it.
+const LEARNING_RATE: &str = "learning_rate";
+
 pub(super) fn report(log: &MetricsLog) -> Report {
     let mut sections = vec![Section::new("", Content::Metrics(metrics(log)))];
     sections.extend(curves(log));
@@ -16,7 +19,8 @@ pub(super) fn report(log: &MetricsLog) -> Report {
     }
     Report {
         title: "vramfit train".to_owned(),
-        outcome: (Some(matches!(log.stop_reason(), Some("finished" | "early")))).into(),
+        outcome: (Some(matches!(log.stop_reason(), Some("finished" | "early" | "callback"))))
+            .into(),
         headline: headline(log),
         cause: Vec::new(),
         sections,
@@ -28,15 +32,24 @@ pub(super) fn report(log: &MetricsLog) -> Report {
 fn headline(log: &MetricsLog) -> String {
     let how = match log.stop_reason() {
         Some("finished") => "finished".to_owned(),
-        Some("early") => "stopped early: the validation loss stopped improving".to_owned(),
+        Some("early") => "stopped early: the evaluation stopped improving".to_owned(),
         Some("nan") => format!("the loss became NaN at step {}", log.nan.unwrap_or(0)),
+        Some("callback") => match log.ends.last().map(|end| end.stop_message.as_str()) {
+            None | Some("") => "stopped by a callback".to_owned(),
+            Some(message) => format!("stopped by a callback: {message}"),
+        },
         Some(other) => format!("stopped by a {other}"),
         None => format!("not finished: last recorded step {}", log.step),
     };
     let loss = |metrics: &[(String, f64)]| value_of(metrics, "loss").map(format_metric);
-    let best = log.best();
-    if let Some((loss, epoch)) = best.and_then(|it| Some((loss(&it.validation)?, it.number))) {
-        return format!("{how}; best validation loss {loss} in epoch {epoch}");
+    let metric = log.best_metric();
+    let best = log.best().and_then(|best| Some((value_of(&best.metrics, metric)?, best.step)));
+    if let Some((value, step)) = best {
+        let at = match log.epoch_ending_at(step) {
+            Some(epoch) => format!("in epoch {}", epoch.number),
+            None => format!("at step {step}"),
+        };
+        return format!("{how}; best validation {metric} {} {at}", format_metric(value));
     }
     match log.epochs.last().and_then(|epoch| loss(&epoch.train)) {
         Some(loss) => format!("{how}; training loss {loss}"),
@@ -89,19 +102,21 @@ fn metrics(log: &MetricsLog) -> Vec<Metric> {
 fn curves(log: &MetricsLog) -> Vec<Section> {
     let mut names: Vec<&str> = vec!["loss"];
     let train = log.train.iter().map(|(name, _)| name.as_str());
-    let validation = log.epochs.iter().flat_map(|epoch| &epoch.validation);
+    let validation = log.evaluations.iter().flat_map(|evaluation| &evaluation.metrics);
     for name in train.chain(validation.map(|(name, _)| name.as_str())) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
+    // It explains the others, and has no other use.
+    names.sort_by_key(|name| *name == LEARNING_RATE);
     let charts = names.into_iter().filter_map(|name| {
         let train = log.train.iter().find(|(known, _)| known == name);
         let train = train.map(|(_, points)| points.clone()).unwrap_or_default();
         let validation = log
-            .epochs
+            .evaluations
             .iter()
-            .filter_map(|epoch| value_of(&epoch.validation, name).map(|value| (epoch.step, value)));
+            .filter_map(|it| value_of(&it.metrics, name).map(|value| (it.step, value)));
         let curve = |label: &str, points: Vec<Point>| {
             let finite = points.into_iter().filter(|(_, value)| value.is_finite());
             let points = downsample(finite.collect());
@@ -143,6 +158,7 @@ fn time_breakdown(log: &MetricsLog) -> Option<Section> {
         ("validation", seconds("eval")),
         ("compilation", seconds("compile")),
         ("checkpoints", seconds("checkpoint")),
+        ("callbacks", seconds("callbacks")),
     ];
     let known: f64 = parts.iter().map(|(_, seconds)| seconds).sum();
     let rest = ("startup and other", (wall - known).max(0.0));
@@ -186,7 +202,8 @@ fn epochs(log: &MetricsLog) -> Table {
     let mut columns = vec!["epoch".to_owned()];
     columns.extend(headings);
     columns.extend(["time", "elapsed"].map(str::to_owned));
-    let best = log.best().map(|epoch| epoch.number);
+    let best = log.best().and_then(|best| log.epoch_ending_at(best.step));
+    let best = best.map(|epoch| epoch.number);
     let rows = log.epochs.iter().map(|epoch| {
         let mark = if best == Some(epoch.number) { " (best)" } else { "" };
         let mut row = vec![Value::Text(format!("{}{mark}", epoch.number))];
@@ -237,5 +254,47 @@ fn format_duration(seconds: f64) -> String {
     match whole / 3600 {
         0 => format!("{} min {} s", whole / 60, whole % 60),
         hours => format!("{hours} h {} min", whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evaluations_are_drawn_by_steps_and_the_learning_rate_last() {
+        let lines = r#"{"event":"start","step":0,"device":"CPU","best_by":"max f1"}
+{"event":"steps","step":5,"epoch":1,"learning_rate":0.1,"loss":1.5}
+{"event":"evaluation","step":6,"epoch":1,"metrics":{"loss":0.4,"f1":0.75},"best":true}
+{"event":"steps","step":10,"epoch":1,"learning_rate":0.05,"loss":1.0}
+{"event":"evaluation","step":12,"epoch":1,"metrics":{"loss":0.3,"f1":0.5},"best":false}
+{"event":"epoch","step":12,"epoch":1,"train":{"loss":1.2},"validation":{"loss":0.3,"f1":0.5},"best":false}
+{"event":"end","step":12,"stop_reason":"callback","stop_message":"enough","elapsed":1.0}"#;
+        let report = report(&MetricsLog::read(lines));
+        let why = "stopped by a callback: enough; best validation f1 0.7500 at step 6";
+        assert_eq!(report.headline, why);
+        let charts: Vec<(&str, Vec<(&str, &[Point])>)> = report
+            .sections
+            .iter()
+            .filter_map(|section| match &section.content {
+                Content::Curves(chart) => Some((section.title.as_str(), &chart.curves)),
+                _ => None,
+            })
+            .map(|(title, curves)| {
+                let curves = curves.iter().map(|it| (it.label.as_str(), it.points.as_slice()));
+                (title, curves.collect())
+            })
+            .collect();
+        let expected: Vec<(&str, Vec<(&str, &[Point])>)> = vec![
+            (
+                "loss",
+                vec![("train", &[(5, 1.5), (10, 1.0)]), ("validation", &[(6, 0.4), (12, 0.3)])],
+            ),
+            ("f1", vec![("validation", &[(6, 0.75), (12, 0.5)])]),
+            ("learning_rate", vec![("train", &[(5, 0.1), (10, 0.05)])]),
+        ];
+        assert_eq!(charts, expected);
+        assert_eq!(report.json["best_step"], 6);
+        assert_eq!(report.json["evaluations"][1]["metrics"]["f1"], 0.5);
     }
 }

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import os
 import shutil
 import time
@@ -58,6 +57,7 @@ class CheckpointManager:
         policy: Which are kept.
         note: Called with a sentence for the user, at once.
         in_background: Whether a copy of the state is made, and saved by a thread.
+        read_only: Whether nothing is saved, nor anything there changed.
     """
 
     def __init__(
@@ -67,19 +67,23 @@ class CheckpointManager:
         note: Callable[[str], None],
         *,
         in_background: bool = False,
+        read_only: bool = False,
     ) -> None:
         ocp = _orbax()
         self._background = BackgroundThread("vramfit-checkpoint") if in_background else None
         self._policy = policy
         self._note = note
+        self._read_only = read_only
         self.directory = directory
         self._directory = directory.absolute()
         self._quarantine_directory = self._directory.with_name("damaged-checkpoints")
         self._manager = ocp.CheckpointManager(
             self._directory,
-            options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True),
+            options=ocp.CheckpointManagerOptions(
+                cleanup_tmp_directories=not read_only, create=not read_only, read_only=read_only
+            ),
         )
-        self._losses: dict[int, float] = {}
+        self._costs: dict[int, float] = {}
         self._latest_step: int | None = None
         self._errors: dict[int, str] = {}
         self._timer_start = time.monotonic()
@@ -128,10 +132,10 @@ class CheckpointManager:
                 file.open("rb").close()
         return read_checkpoint_metadata(self._directory, step)
 
-    def record_loss(self, step: int, loss: float) -> None:
-        """Record the validation loss of the state of a step, which decides what is kept."""
-        if math.isfinite(loss):
-            self._losses[step] = loss
+    def record_evaluation(self, step: int, cost: float | None) -> None:
+        """Record how bad the state of a step is, if that is known: it decides what is kept."""
+        if cost is not None:
+            self._costs[step] = cost
 
     def should_save(self, step: int) -> bool:
         """Return whether the next checkpoint is due."""
@@ -264,10 +268,12 @@ class CheckpointManager:
 
     def _finalize(self) -> None:
         """Delete the checkpoints that are not to be kept, now that a new one is complete."""
+        if self._read_only:
+            return
         steps = self.all_steps()
         kept = set(steps[: self._policy.keep_last])
-        by_loss = sorted((self._losses[step], step) for step in steps if step in self._losses)
-        kept |= {step for _, step in by_loss[: self._policy.keep_best]}
+        by_cost = sorted((self._costs[step], step) for step in steps if step in self._costs)
+        kept |= {step for _, step in by_cost[: self._policy.keep_best]}
         for step in steps:
             if step not in kept:
                 self._manager.delete(step)

@@ -22,6 +22,7 @@ def build_metadata(
     position: dict[str, Any],
     config: Mapping[str, Any] | None,
     state: Any,
+    callbacks: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the metadata of a checkpoint.
 
@@ -30,6 +31,7 @@ def build_metadata(
         position: The position in the data, as the source of batches returned it.
         config: The user's values.
         state: The state.
+        callbacks: The states of callbacks by name.
     """
     return {
         "schema": SCHEMA,
@@ -37,6 +39,7 @@ def build_metadata(
         "data": position,
         "config": config,
         "state": state_structure(state),
+        "callbacks": dict(callbacks),
         "versions": versions(),
     }
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from vramfit.errors import InvalidArgumentError, InvalidFileError, VramfitError, first_line
 from vramfit.train.checkpoint.manager import CheckpointManager
 from vramfit.train.checkpoint.metadata import SCHEMA, check_config, check_state
 from vramfit.train.messages import rephrase
-from vramfit.train.options import Resume
+from vramfit.train.options import Checkpoints, Resume
 from vramfit.train.process_group import ProcessGroup, RemoteProcessError
 from vramfit.train.train_progress import TrainProgress
 
@@ -26,11 +27,13 @@ class RestoredRun:
         state: The state, verified.
         progress: How far the run had come.
         position: The position in the data, as the source of batches returned it.
+        callbacks: The states of callbacks by name.
     """
 
     state: Any
     progress: TrainProgress
     position: dict[str, Any]
+    callbacks: dict[str, Any]
 
 
 def restore_requested(
@@ -127,10 +130,9 @@ def find_checkpoint(
             )
         manager.quarantine(list(skipped))
         progress = TrainProgress.from_json(metadata["progress"])
-        for end, loss in progress.validation_losses().items():
-            manager.record_loss(end, loss)
         manager.reset_timer(step)
-        return RestoredRun(restored, progress, metadata["data"])
+        # Checkpoints of earlier versions have no callbacks.
+        return RestoredRun(restored, progress, metadata["data"], metadata.get("callbacks", {}))
     if skipped:
         raise InvalidFileError(
             f"no checkpoint in `{manager.directory}` can be read: "
@@ -140,6 +142,36 @@ def find_checkpoint(
             + " starts over and keeps them in `previous-N`",
         )
     return None
+
+
+def restore_step(directory: Path | None, step: int, state: Any) -> Any:
+    """Return the state of a checkpoint, with the structure and shardings of another state.
+
+    Raises:
+        InvalidArgumentError: There is no checkpoint of that step.
+        InvalidFileError: It cannot be read.
+    """
+    if directory is None:
+        raise InvalidArgumentError(
+            f"the state of step {step} was not saved, because the run had no checkpoints",
+            hint="pass `directory` to `fit`, and not `checkpoints=None`",
+        )
+    if not (directory / str(step)).is_dir():
+        raise InvalidArgumentError(
+            f"there is no checkpoint of step {step} in `{directory}`",
+            hint="keep those of the best evaluations, by `Checkpoints(keep_best=1)` or more, and "
+            "see `result.notes` for checkpoints that could not be saved",
+        )
+    manager = CheckpointManager(directory, Checkpoints(), lambda _: None, read_only=True)
+    try:
+        return manager.verify(manager.restore(step, state), state)
+    except Exception as error:  # of many kinds, from orbax and tensorstore
+        raise InvalidFileError(
+            f"the checkpoint of step {step} in `{directory}` cannot be read",
+            cause=first_line(error)[:_MAX_CAUSE_LENGTH],
+        ) from error
+    finally:
+        manager.close()
 
 
 def _latest_step(steps: list[int], processes: ProcessGroup) -> int | None:

@@ -86,6 +86,15 @@ def open_source(
     return IterableSource(data, depth, _sender(target))
 
 
+def share_loader(data: Any, other: Any) -> bool:
+    """Return whether two kinds of batches are read by the same loader, which has one position."""
+    from vramfit.data import Loader
+    from vramfit.data.device import DeviceBatches
+
+    loaders = [it.loader if isinstance(it, DeviceBatches) else it for it in (data, other)]
+    return isinstance(loaders[0], Loader) and loaders[0] is loaders[1]
+
+
 def _sender(target: Device | Sharding) -> Callable[[Any], Any]:
     """Return what puts a batch on the target, and returns a batch that is there already as is."""
     import jax

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from vramfit.train import devices
+from vramfit.train.accumulators import Accumulator
+from vramfit.train.callbacks import TensorBoard
 from vramfit.train.checkpoint.manager import CheckpointManager
 from vramfit.train.checkpoint.metadata import as_json
 from vramfit.train.data.batch_source import open_source
+from vramfit.train.events import Callback
+from vramfit.train.loop.callbacks import Callbacks
 from vramfit.train.loop.compiled_step import CompiledStep, eval_function, train_function
+from vramfit.train.loop.dispatch import StepDispatch
+from vramfit.train.loop.evaluations import Evaluations
 from vramfit.train.loop.evaluator import Evaluator
 from vramfit.train.loop.signals import StopSignals
 from vramfit.train.loop.train_loop import TrainLoop
 from vramfit.train.options import FitOptions
-from vramfit.train.output import tensorboard
 from vramfit.train.output.run_directory import CHECKPOINTS, RunDirectory
 from vramfit.train.output.telemetry import Telemetry
+from vramfit.train.output.tensorboard import ensure_installed
 from vramfit.train.output.timers import Stopwatch
 from vramfit.train.process_group import ProcessGroup
 
@@ -29,6 +36,8 @@ def build_loop(
     data: Any,
     eval_step: Any,
     eval_data: Any,
+    callbacks: Sequence[Callback],
+    accumulators: Mapping[str, Accumulator],
     options: FitOptions,
     cleanup: ExitStack,
 ) -> TrainLoop:
@@ -40,11 +49,13 @@ def build_loop(
         data: The user's batches.
         eval_step: The user's evaluation, or None.
         eval_data: Its batches, or None.
+        callbacks: The user's callbacks.
+        accumulators: What merges metrics of the evaluation that are no scalars.
         options: The options of the run.
         cleanup: Is to be closed after the run.
     """
     if options.tensorboard:
-        tensorboard.ensure_installed()
+        ensure_installed()
     config = as_json(options.config)
     # Left last: a checkpoint that is being saved is waited for, whatever else has failed.
     signals = cleanup.enter_context(StopSignals())
@@ -83,9 +94,14 @@ def build_loop(
                 target=placement.batch_target(),
                 role="eval_data",
             ),
+            accumulators,
             timers,
             values_known=not placement.is_virtual,
         )
+    if options.tensorboard and directory is not None:
+        callbacks = [TensorBoard(directory.path / "tensorboard"), *callbacks]
+    opened_callbacks = Callbacks(callbacks, timers)
+    cleanup.callback(opened_callbacks.close)
     checkpoints = None
     if directory is not None:
         # Locked before orbax opens it, which removes checkpoints that are being saved.
@@ -103,9 +119,10 @@ def build_loop(
         options=options,
         config=config,
         state=state,
-        compiled_step=compiled,
+        dispatch=StepDispatch(compiled, stacked, telemetry),
         source=source,
-        evaluator=evaluator,
+        evaluations=Evaluations(evaluator, options, timers, data=data, eval_data=eval_data),
+        callbacks=opened_callbacks,
         placement=placement,
         processes=processes,
         telemetry=telemetry,

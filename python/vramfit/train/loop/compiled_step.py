@@ -8,11 +8,11 @@ that its numbers are those of ``jax.jit`` of the step. A step that is jitted alr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from vramfit.errors import InvalidArgumentError
-from vramfit.train.train_progress import ROW_COUNT
+from vramfit.train.metric_sums import ROW_COUNT
 
 
 class CompiledStep:
@@ -26,6 +26,8 @@ class CompiledStep:
 
     Attributes:
         count: Number of programs compiled so far.
+        seconds: How long that took.
+        batch_shapes: The structures, shapes and types of batches that they were compiled for.
         memory_plan: XLA's memory analysis of the latest program, or None where it has none.
     """
 
@@ -55,7 +57,9 @@ class CompiledStep:
         self._current: Callable[..., Any] | None = None
         self._programs: dict[Any, Callable[..., Any]] = {}
         self.count = 0
-        self._compile_seconds = 0.0
+        self.seconds = 0.0
+        self.batch_shapes: set[Any] = set()
+        self._taken_seconds = 0.0
         self.memory_plan: Any = None
 
     def __call__(self, state: Any, batch: Any) -> Any:
@@ -66,17 +70,17 @@ class CompiledStep:
             return self._current(state, batch)
         except (TypeError, ValueError):
             # What a compiled program raises for other shapes or devices, before it runs.
-            if _signature(state, batch) in self._programs and len(self._programs) == 1:
+            if _signature((state, batch)) in self._programs and len(self._programs) == 1:
                 raise
             return self._program_for(state, batch)(state, batch)
 
     def take_compile_seconds(self) -> float:
         """Return how long tracing and compiling took since the last call of this method."""
-        seconds, self._compile_seconds = self._compile_seconds, 0.0
+        seconds, self._taken_seconds = self.seconds - self._taken_seconds, self.seconds
         return seconds
 
     def _program_for(self, state: Any, batch: Any) -> Callable[..., Any]:
-        signature = _signature(state, batch)
+        signature = _signature((state, batch))
         program = self._programs.get(signature)
         if program is None:
             start = time.perf_counter()
@@ -91,8 +95,9 @@ class CompiledStep:
             # A function that was jitted finds the compiled program by itself, and keeps its rules.
             program = self._jit if self._was_jitted else compiled
             self._programs[signature] = program
-            self._compile_seconds += time.perf_counter() - start
+            self.seconds += time.perf_counter() - start
             self.count += 1
+            self.batch_shapes.add(_signature(batch))
         self._current = program
         return program
 
@@ -129,9 +134,22 @@ def by_name(metrics: Any) -> Mapping[str, Any]:
     return metrics if isinstance(metrics, Mapping) else {"loss": metrics}
 
 
-def check_metrics(metrics: Any, *, stacked: int = 0, role: str = "step") -> None:
-    """Raise an error unless metrics are scalars by name, or stacks of `stacked` scalars."""
+def check_metrics(
+    metrics: Any, *, stacked: int = 0, role: str = "step", accumulated: Collection[str] = ()
+) -> None:
+    """Raise an error unless metrics are scalars by name, or stacks of `stacked` scalars.
+
+    Those that are `accumulated` must be there, with any shape.
+    """
     found = {name: value for name, value in by_name(metrics).items() if name != ROW_COUNT}
+    for name in accumulated:
+        if name not in found:
+            names = ", ".join(f"`{name}`" for name in found)
+            raise InvalidArgumentError(
+                f"there is an accumulator for `{name}`, but `{role}` returns only {names}",
+                hint=f"return an array of the batch as `{name}`, too",
+            )
+        del found[name]
     if "loss" not in found:
         names = ", ".join(f"`{name}`" for name in found) or "nothing"
         raise InvalidArgumentError(
@@ -145,15 +163,20 @@ def check_metrics(metrics: Any, *, stacked: int = 0, role: str = "step") -> None
             raise InvalidArgumentError(
                 f"the metric `{name}` of `{role}` has the shape {shape[len(expected) :]}, "
                 "but must be a scalar",
-                hint="return its mean",
+                hint="return its mean"
+                + (
+                    f", or pass what merges it over batches: `accumulators={{{name!r}: ...}}`"
+                    if role == "eval_step"
+                    else ""
+                ),
             )
 
 
-def _signature(state: Any, batch: Any) -> Any:
+def _signature(arguments: Any) -> Any:
     """Return what a compiled program depends on, of its arguments."""
     import jax
 
-    leaves, tree = jax.tree_util.tree_flatten((state, batch))
+    leaves, tree = jax.tree_util.tree_flatten(arguments)
     return tree, tuple(
         (getattr(leaf, "shape", ()), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves
     )

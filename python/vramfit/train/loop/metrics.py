@@ -29,7 +29,7 @@ class MetricsBuffer:
         self._chunk_steps = chunk_steps
         self._timers = timers
         self._width = min(chunk_steps, _MAX_STACK_WIDTH)
-        self._values_known = values_known
+        self.values_known = values_known
         self._single: list[Mapping[str, Any]] = []
         self._stacked: list[tuple[Mapping[str, Any], int]] = []
         self._previous: list[tuple[Mapping[str, Any], int]] = []
@@ -38,7 +38,7 @@ class MetricsBuffer:
 
     def add(self, metrics: Any, steps: int = 1, *, stacked: bool = False) -> None:
         """Add the metrics of a step, or of a stack of steps."""
-        if not self._values_known:
+        if not self.values_known:
             return
         self._count += steps
         if stacked:
@@ -60,7 +60,7 @@ class MetricsBuffer:
         return [_fetch_metrics(ready)] if ready else []
 
     def flush(self) -> list[dict[str, Any]]:
-        """Return all numbers that are left; waits for the device."""
+        """Return all numbers that are left, in up to two chunks; waits for the device."""
         return self.rotate() + self.rotate()
 
     def _stack_single(self) -> None:

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vramfit.train.data.batch_source import BatchSource
 from vramfit.train.result import NanCause
 
+if TYPE_CHECKING:
+    from vramfit.train.loop.train_loop import TrainLoop
+
 _MAX_ROWS_SHOWN = 3
+
+
+def report_nan(loop: TrainLoop, step: int, loss: float) -> NanCause:
+    """Report the loss of a step that is not finite, and return its likely cause."""
+    progress, stacked = loop.progress, loop.options.steps_per_dispatch
+    step_of_epoch = step - (progress.step - progress.steps_of_epoch)
+    batch, index = divmod(step_of_epoch - 1, stacked)
+    cause = diagnose(loop.source, progress.epoch, batch, index if stacked > 1 else None)
+    steps = [] if loop.checkpoints is None else loop.checkpoints.all_steps()
+    loop.telemetry.log_nan(
+        step=step,
+        epoch=progress.epoch + 1,
+        step_of_epoch=step_of_epoch,
+        loss=loss,
+        cause=cause.text,
+        checkpoint=steps[0] if steps else None,
+    )
+    return cause
 
 
 def diagnose(source: BatchSource, epoch: int, batch: int, step: int | None) -> NanCause:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,25 +14,23 @@ from vramfit.train.checkpoint.metadata import build_metadata, versions
 from vramfit.train.checkpoint.restore import restore_requested
 from vramfit.train.data.batch_source import BatchSource, drop_padding
 from vramfit.train.devices import Placement
-from vramfit.train.loop.compiled_step import CompiledStep, by_name, check_metrics
-from vramfit.train.loop.evaluator import Evaluator
+from vramfit.train.events import CheckpointSaved, EpochEnd, Event, RunEnd, RunStart
+from vramfit.train.loop.callbacks import Callbacks
+from vramfit.train.loop.dispatch import StepDispatch
+from vramfit.train.loop.evaluations import Evaluations
 from vramfit.train.loop.in_flight import StepsInFlight, max_steps_in_flight
-from vramfit.train.loop.memory import (
-    batch_rows,
-    is_out_of_memory,
-    out_of_memory_error,
-    peak_memory,
-)
-from vramfit.train.loop.metrics import MetricsBuffer, first_not_finite
-from vramfit.train.loop.nan_diagnosis import diagnose
+from vramfit.train.loop.log_points import LogPoints
+from vramfit.train.loop.memory import is_out_of_memory, out_of_memory_error
+from vramfit.train.loop.session_end import build_result
 from vramfit.train.loop.signals import StopSignals
 from vramfit.train.messages import during_training
 from vramfit.train.options import FitOptions
 from vramfit.train.output.run_directory import RunDirectory
 from vramfit.train.output.telemetry import Telemetry
 from vramfit.train.process_group import ProcessGroup
-from vramfit.train.result import NanCause, Result, StopReason
+from vramfit.train.result import NanCause, Result, StopReason, Timing
 from vramfit.train.train_progress import TrainProgress
+from vramfit.train.training_run import TrainingRun
 
 _END = object()
 
@@ -46,9 +43,10 @@ class TrainLoop:
         options: The options of the run.
         config: The user's values for checkpoints, as JSON has them.
         state: The state on the devices, after the last step that was dispatched.
-        compiled_step: The user's step.
+        dispatch: Runs the user's step.
         source: The batches.
-        evaluator: Evaluates the state after each epoch, or None.
+        evaluations: Evaluates the state, if it is to be evaluated.
+        callbacks: What is called with the events of the run.
         placement: The devices.
         processes: The processes of the run.
         telemetry: What the run reports to.
@@ -56,14 +54,21 @@ class TrainLoop:
         checkpoints: The checkpoints of the run, or None.
         signals: Requests to stop.
         progress: How far the run has come.
+        epoch_number: The current epoch, counted from 1.
+        stop_message: Why a callback has requested to stop, or None.
+        is_save_requested: Whether a callback has requested a checkpoint.
+        resumed_at: The step that the session resumed from, or 0.
+        nan: The likely cause of a loss that is not finite, or None.
+        last_epoch_timing: Where the time of the latest epoch went, which may not be finished.
     """
 
     options: FitOptions
     config: Mapping[str, Any] | None
     state: Any
-    compiled_step: CompiledStep
+    dispatch: StepDispatch
     source: BatchSource
-    evaluator: Evaluator | None
+    evaluations: Evaluations
+    callbacks: Callbacks
     placement: Placement
     processes: ProcessGroup
     telemetry: Telemetry
@@ -71,18 +76,18 @@ class TrainLoop:
     checkpoints: CheckpointManager | None
     signals: StopSignals
     progress: TrainProgress = field(init=False, default_factory=TrainProgress)
+    epoch_number: int = field(init=False, default=1)
+    stop_message: str | None = field(init=False, default=None)
+    is_save_requested: bool = field(init=False, default=False)
+    resumed_at: int = field(init=False, default=0)
+    nan: NanCause | None = field(init=False, default=None)
+    last_epoch_timing: Timing = field(init=False, default_factory=Timing)
 
     def __post_init__(self) -> None:
-        self._metrics = MetricsBuffer(
-            self.options.log_every,
-            self.telemetry.timers,
-            values_known=not self.placement.is_virtual,
-        )
-        self._resumed_at = 0
+        self._log_points = LogPoints(self)
         self._saved_step: int | None = None
-        self._batch_rows: int | None = None
-        self._nan: NanCause | None = None
         self._stop_reason: StopReason = "finished"
+        self._run = TrainingRun(self)
 
     def restore(self) -> Iterator[Any] | None:
         """Resume from a checkpoint, if there is one to resume from.
@@ -102,8 +107,11 @@ class TrainLoop:
         if restored is None:
             return None
         self.state, self.progress = restored.state, restored.progress
-        self._resumed_at = self._saved_step = self.progress.step
+        self.resumed_at = self._saved_step = self.progress.step
+        self.evaluations.restore(self.progress, self.checkpoints)
+        self.callbacks.restore(restored.callbacks, self.progress.step, self.telemetry.note)
         epoch = self.progress.epoch
+        self.epoch_number = epoch + 1
         resume = partial(
             self.source.resume,
             restored.position,
@@ -128,113 +136,122 @@ class TrainLoop:
         """
         self.telemetry.start(
             self.progress.step,
+            self.progress.log_windows.delivered,
             device=self.placement.name,
             config=self.config,
             versions=versions(),
+            best_by=self.options.best_by,
         )
         if self.directory is not None:
             self.directory.is_used = True
         self.signals.install()
         with during_training():
-            self._stop_reason = self._run_epochs(batches)
+            self._stop_reason = self._run_session(batches)
         with self.telemetry.timers.section("checkpoint"):
             if self.checkpoints is not None:
                 self.checkpoints.close()
 
     def finish(self) -> Result:
         """Report the end of the session, and return its result."""
-        progress, reason = self.progress, self._stop_reason
-        save_error = None
-        if self.checkpoints is not None:
-            if errors := self.checkpoints.error_summary():
-                self.telemetry.notes.append(errors)
-            if reason != "nan":
-                save_error = self.checkpoints.error(progress.step)
-        timing = self.telemetry.timers.total_timing()
-        host_bytes, device_bytes, unknown = peak_memory(self.placement.devices)
-        result = Result(
-            state=self.state,
-            epochs=progress.epochs,
-            best=progress.best_epoch(),
-            stop_reason=reason,
-            steps=progress.step,
-            timing=timing,
-            device=self.placement.name,
-            peak_host_bytes=host_bytes,
-            peak_device_bytes=device_bytes,
-            peak_device_unknown=unknown,
-            signal=self.signals.received if reason == "signal" else None,
-            elapsed=progress.elapsed + timing.wall,
-            resumed_at=self._resumed_at,
-            notes=tuple(self.telemetry.notes),
-            save_error=save_error,
-            nan=self._nan,
-        )
+        result = build_result(self, self._stop_reason)
         self.telemetry.log_end(result)
         return result
 
-    def _run_epochs(self, batches: Iterator[Any] | None) -> StopReason:
+    def deliver(self, event: Event) -> None:
+        """Call the callbacks with an event."""
+        self.callbacks.deliver(event, self._run)
+
+    def evaluate_for_callback(self, state: Any, data: Any) -> dict[str, float]:
+        """Evaluate a state on some batches, by default those of the run, and record nothing."""
+        return self.evaluations.evaluate_once(
+            self.state if state is None else state, data, self.placement
+        )
+
+    def _run_session(self, batches: Iterator[Any] | None) -> StopReason:
         import jax
 
         try:
-            while (reason := self._reason_to_end()) is None:
-                if batches is None:
-                    batches = self.source.start(self.progress.epoch)
-                reason, batches = self.run_epoch(batches), None
-                if reason is not None:
-                    break
-            # A state after a NaN is useless; after any other reason the run can be resumed.
-            return reason if reason == "nan" else self.save_checkpoint() or reason
+            self.deliver(RunStart(self.progress.step, self.epoch_number))
+            return self._end_session(self._run_epochs(batches))
         except jax.errors.JaxRuntimeError as error:
-            if not is_out_of_memory(error):
+            if not is_out_of_memory(error) or self.callbacks.failed is not None:
                 raise
             raise out_of_memory_error(
                 error,
                 step=self.progress.step + 1,
-                rows=self._batch_rows,
-                memory_plan=self.compiled_step.memory_plan,
+                rows=self.dispatch.batch_rows,
+                memory_plan=self.dispatch.program.memory_plan,
                 device=self.placement.devices[0],
             ) from error
         finally:
             self.source.stop()
 
+    def _run_epochs(self, batches: Iterator[Any] | None) -> StopReason:
+        if self.poll_requests(log_point=True, wait=True)[0] == "callback":
+            return "callback"
+        while (reason := self._reason_to_end()) is None:
+            if batches is None:
+                batches = self.source.start(self.progress.epoch)
+            reason, batches = self.run_epoch(batches), None
+            if reason is not None:
+                return reason
+        return reason
+
     def _reason_to_end(self) -> StopReason | None:
-        """Return why no further epoch is started, or None."""
-        if self.progress.epoch >= self.options.epochs:
+        """Return why no further epoch or step is started, or None."""
+        progress, options = self.progress, self.options
+        if options.max_epochs is not None and progress.epoch >= options.max_epochs:
             return "finished"
-        patience = self.options.stop_after
-        if patience is not None and self.progress.epochs_without_improvement >= patience:
-            return "early"
-        return None
+        if self._has_all_steps():
+            return "finished"
+        return "early" if self.evaluations.is_patience_exhausted(progress) else None
+
+    def _has_all_steps(self) -> bool:
+        return self.options.steps is not None and self.progress.step >= self.options.steps
 
     def run_epoch(self, batches: Iterator[Any]) -> StopReason | None:
         """Run an epoch, or the rest of one, and return a reason to stop, if any."""
         progress, timers = self.progress, self.telemetry.timers
         timers.start_epoch()
-        self.telemetry.progress_bar.start_epoch(progress.epoch + 1, progress.steps_of_epoch)
-        reason = self._run_steps(batches) or self.consume_metrics(self._metrics.flush())
+        self.epoch_number = progress.epoch + 1
+        self.telemetry.progress_bar.start_epoch(
+            self.epoch_number, progress.steps_of_epoch, progress.step
+        )
+        reason = self._run_steps(batches) or self._log_points.finish()
         timers.end_steps()
+        self.last_epoch_timing = timers.epoch_timing()
         if reason is not None:
             return reason
-        if progress.epoch + 1 < self.options.epochs:
+        is_last = self._has_all_steps() or progress.epoch + 1 == self.options.max_epochs
+        if not is_last:
             # Evaluation and a checkpoint take longer than filling a shuffle window.
             self.source.read_ahead(progress.epoch + 1)
-        validation: dict[str, float] | None = None
-        if self.evaluator is not None:
-            with timers.section("eval"):
-                validation = self.evaluator.run(self.state, self._should_stop_evaluation)
-            if validation is None:
-                return "signal"  # the evaluation is repeated after a resume
-        epoch = progress.finish_epoch(validation or None, timers.epoch_timing())
-        if self.checkpoints is not None and epoch.validation is not None:
-            self.checkpoints.record_loss(progress.step, epoch.validation["loss"])
+        is_scheduled = self.evaluations.is_due_after_epoch()
+        is_due = is_scheduled or (is_last and self.evaluations.is_due_at_end(progress))
+        if is_due and not self.evaluate(scheduled=is_scheduled):
+            return "signal"  # the evaluation is repeated after a resume
+        epoch = progress.finish_epoch(timers.epoch_timing())
+        self.deliver(EpochEnd(epoch, progress.step))
         stop, save = self.poll_requests(log_point=True, wait=True)
-        if save or epoch.best:
+        if save or progress.is_current_best():
             reason = self.save_checkpoint()
-            epoch = progress.epochs[-1] = replace(epoch, timing=timers.epoch_timing())
+        epoch = progress.epochs[-1] = replace(epoch, timing=timers.epoch_timing())
         elapsed = progress.elapsed + timers.total_timing().wall
         self.telemetry.log_epoch(progress.step, epoch, elapsed)
-        return reason or ("signal" if stop and self._reason_to_end() is None else None)
+        return reason or (stop if self._reason_to_end() is None else None)
+
+    def evaluate(self, *, scheduled: bool) -> bool:
+        """Evaluate the state, and return whether that was not interrupted by a signal."""
+        metrics = self.evaluations.run(self.state, self.progress, self._should_stop_evaluation)
+        if metrics is None:
+            return False
+        evaluation = self.evaluations.record(
+            metrics, self.progress, self.checkpoints, scheduled=scheduled
+        )
+        if evaluation is not None:
+            self.telemetry.log_evaluation(evaluation)
+            self.deliver(evaluation)
+        return True
 
     def _should_stop_evaluation(self) -> bool:
         # Several processes would stop at different batches.
@@ -245,15 +262,21 @@ class TrainLoop:
 
         Waits for the device only where that is meant to happen.
         """
-        progress, metrics_buffer = self.progress, self._metrics
+        progress, log_points = self.progress, self._log_points
         seconds, now = self.telemetry.timers.seconds, time.perf_counter
-        update_bar = self.telemetry.progress_bar.update
+        update_bar, dispatch = self.telemetry.progress_bar.update, self.dispatch.run
         stacked = self.options.steps_per_dispatch
         rows_left = self.source.rows_left()
         batch_count = self.source.batches_per_epoch()
         total = None if batch_count is None else batch_count * stacked
         in_flight: StepsInFlight | None = None
         waited_before = seconds["data_wait"]
+        reason = None
+        if progress.steps_of_epoch > 0 and self.evaluations.is_due(progress):
+            # It was interrupted before a resume.
+            reason = self._between_steps(batch_count, log_point=False)
+        if reason is not None:
+            return reason
         while True:
             start = now()
             batch = next(batches, _END)
@@ -263,45 +286,53 @@ class TrainLoop:
             if batch is _END:
                 _ensure_steps(progress.steps_of_epoch)
                 return None
+            if self._has_all_steps():  # the length of the user's batches was too small
+                return "finished"
             steps = 1
             if stacked > 1:
                 batch, steps, rows_left = drop_padding(batch, rows_left)
             if in_flight is None:
                 in_flight = StepsInFlight(self._max_steps_in_flight(batch))
-            metrics = self.step(batch, steps)
+            self.state, metrics = dispatch(self.state, batch, steps)
             # The loader needs its memory back.
             del batch
             progress.add_steps(steps)
-            metrics_buffer.add(metrics, steps, stacked=stacked > 1)
+            log_points.add(metrics, steps, stacked=stacked > 1)
             seconds["device_wait"] += in_flight.add(next(iter(metrics.values())))
-            log_point = metrics_buffer.should_read()
-            if log_point:
-                reason = self.consume_metrics(metrics_buffer.rotate())
-                if reason is not None:
-                    return reason
-            stop, save = self.poll_requests(log_point=log_point)
-            if stop:
-                return "signal"
-            if save:
-                self._wait_for_device()
-                if (reason := self.save_checkpoint()) is not None:
-                    return reason
+            log_point = log_points.is_due()
+            if log_point and (reason := log_points.advance()) is not None:
+                return reason
+            if (reason := self._between_steps(batch_count, log_point=log_point)) is not None:
+                return reason
             update_bar(progress.steps_of_epoch, total, seconds["data_wait"] - waited_before)
 
-    def step(self, batch: Any, steps: int) -> Mapping[str, Any]:
-        """Dispatch a step, or a stack of steps, and return its metrics."""
-        program = self.compiled_step
-        before = program.count
-        if before == 0:
-            self._batch_rows = batch_rows(batch, self.options.steps_per_dispatch)
-            self.telemetry.progress_bar.compiling("training step")
-        self.state, metrics = program(self.state, batch)
-        if program.count != before:
-            compile_seconds = program.take_compile_seconds()
-            self.telemetry.timers.seconds["compile"] += compile_seconds
-            self.telemetry.progress_bar.skip(compile_seconds)
-            check_metrics(metrics, stacked=0 if self.options.steps_per_dispatch == 1 else steps)
-        return by_name(metrics)
+    def _between_steps(self, batch_count: int | None, *, log_point: bool) -> StopReason | None:
+        """Evaluate and save where that is due, and return a reason to stop, if any.
+
+        Args:
+            batch_count: Number of batches of the epoch, if known.
+            log_point: Whether the latest step is a log point.
+        """
+        progress = self.progress
+        if is_evaluation_due := self.evaluations.is_due(progress):
+            self._wait_for_device()
+            if not self.evaluate(scheduled=True):
+                return "signal"
+        # After the events of the step, so that a checkpoint has what callbacks did.
+        stop, save = self.poll_requests(log_point=log_point)
+        if stop is not None:
+            return stop
+        if save or (is_evaluation_due and progress.is_current_best()):
+            self._wait_for_device()
+            if (reason := self.save_checkpoint()) is not None:
+                return reason
+        if batch_count is not None and progress.batches_of_epoch >= batch_count:
+            return None  # the epoch is finished first
+        if self._has_all_steps():
+            return "finished"
+        if is_evaluation_due and self.evaluations.is_patience_exhausted(progress):
+            return "early"
+        return None
 
     def _max_steps_in_flight(self, batch: Any) -> int:
         on_cpu = self.placement.devices[0].platform == "cpu"
@@ -316,53 +347,31 @@ class TrainLoop:
         self.telemetry.timers.seconds["device_wait"] += time.perf_counter() - start
         self.telemetry.timers.end_steps()
 
-    def poll_requests(self, *, log_point: bool, wait: bool = False) -> tuple[bool, bool]:
-        """Return whether to stop, and whether to save a checkpoint.
+    def poll_requests(
+        self, *, log_point: bool, wait: bool = False
+    ) -> tuple[StopReason | None, bool]:
+        """Return why to stop, or None, and whether to save a checkpoint.
 
         Args:
             log_point: Whether this is a log point, where several processes exchange requests.
             wait: Wait for the requests of other processes.
         """
         if self.processes.is_distributed and not log_point:
-            return False, False
-        stop = self.signals.received is not None
-        save = self.checkpoints is not None and self.checkpoints.should_save(self.progress.step)
-        return self.processes.any(stop, save, wait=wait)
-
-    def consume_metrics(self, chunks: list[dict[str, Any]]) -> StopReason | None:
-        """Add metrics that were read, and return `nan` if a loss is not finite."""
-        progress = self.progress
-        for chunk in chunks:
-            progress.metric_sums.add(chunk)
-            losses = chunk["loss"]
-            step = progress.step - progress.steps_of_epoch + int(progress.metric_sums.weight)
-            index = first_not_finite(losses) if self.options.stop_on_nan else None
-            if index is not None:
-                self._report_nan(step - len(losses) + index + 1, float(losses[index]))
-                return "nan"
-            means = {name: math.fsum(values) / len(values) for name, values in chunk.items()}
-            self.telemetry.log_metrics(step, progress.epoch + 1, means)
-        return None
-
-    def _report_nan(self, step: int, loss: float) -> None:
-        progress, stacked = self.progress, self.options.steps_per_dispatch
-        step_of_epoch = step - (progress.step - progress.steps_of_epoch)
-        batch, index = divmod(step_of_epoch - 1, stacked)
-        step_in_stack = index if stacked > 1 else None
-        self._nan = diagnose(self.source, progress.epoch, batch, step_in_stack)
-        steps = [] if self.checkpoints is None else self.checkpoints.all_steps()
-        self.telemetry.log_nan(
-            step=step,
-            epoch=progress.epoch + 1,
-            step_of_epoch=step_of_epoch,
-            loss=loss,
-            cause=self._nan.text,
-            checkpoint=steps[0] if steps else None,
+            return None, False
+        manager = self.checkpoints
+        by_signal, by_callback, save = self.processes.any(
+            self.signals.received is not None,
+            self.stop_message is not None,
+            manager is not None
+            and (self.is_save_requested or manager.should_save(self.progress.step)),
+            wait=wait,
         )
+        return "signal" if by_signal else "callback" if by_callback else None, save
 
     def save_checkpoint(self) -> StopReason | None:
         """Start to save a checkpoint; return `nan` instead if the loss is not finite."""
         progress, manager = self.progress, self.checkpoints
+        self.is_save_requested = False
         if manager is None:
             return None
         if self._saved_step == progress.step and manager.error(progress.step) is None:
@@ -370,15 +379,38 @@ class TrainLoop:
         timers = self.telemetry.timers
         with timers.section("checkpoint"):
             # Reads all losses so far: a state after a NaN is not saved.
-            if (reason := self.consume_metrics(self._metrics.flush())) is not None:
+            if (reason := self._log_points.read_all()) is not None:
                 return reason
             position = self.source.position(progress.batches_of_epoch)
             saved = replace(progress, elapsed=progress.elapsed + timers.total_timing().wall)
-            metadata = build_metadata(saved, position, self.config, self.state)
-            if manager.save(progress.step, self.state, metadata):
-                self._saved_step = progress.step
-                self.telemetry.log_checkpoint(progress.step, progress.epoch + 1)
+            metadata = build_metadata(
+                saved, position, self.config, self.state, self.callbacks.states()
+            )
+            if not manager.save(progress.step, self.state, metadata):
+                return None
+        self._saved_step = progress.step
+        self.telemetry.log_checkpoint(progress.step, self.epoch_number)
+        self.deliver(CheckpointSaved(progress.step, self.epoch_number))
         return None
+
+    def _end_session(self, reason: StopReason) -> StopReason:
+        """Evaluate and save what the last step has left, and tell the callbacks."""
+        progress = self.progress
+        is_within_epoch = reason == "finished" and progress.steps_of_epoch > 0
+        if is_within_epoch and self.evaluations.is_due_at_end(progress):
+            is_scheduled = self.evaluations.is_due(progress)
+            reason = reason if self.evaluate(scheduled=is_scheduled) else "signal"
+        # A state after a NaN is useless; after any other reason the run can be resumed.
+        if reason != "nan":
+            reason = self.save_checkpoint() or reason
+        if reason != "nan":
+            # A session that resumes delivers these, when they are due. So what callbacks change
+            # now is not part of the run.
+            state = self.state
+            reason = self._log_points.finish() or reason
+            self.state = state
+        self.deliver(RunEnd(reason, progress.step))
+        return reason
 
 
 def _ensure_steps(count: int) -> None:

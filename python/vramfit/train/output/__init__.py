@@ -1,1 +1,1 @@
-"""What a run reports and writes: progress, summaries, `metrics.jsonl`, TensorBoard, directory."""
+"""What a run reports and writes: progress, summaries, `metrics.jsonl`, directory."""

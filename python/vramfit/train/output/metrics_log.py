@@ -6,41 +6,37 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from vramfit.errors import IoError
-from vramfit.train.output.tensorboard import TensorBoardWriter
 
 _UNREADABLE = "unreadable"  # the end of the name of a file
 
 
 class MetricsLog:
-    """Writes `metrics.jsonl` and, if wanted, TensorBoard files; nothing without a directory.
+    """Writes `metrics.jsonl`; nothing without a directory.
 
     Args:
         directory: The directory of the run, or None.
         note: Called with a sentence for the user.
-        tensorboard: Whether to write TensorBoard files, too.
     """
 
-    def __init__(
-        self, directory: Path | None, note: Callable[[str], None], *, tensorboard: bool = False
-    ) -> None:
+    def __init__(self, directory: Path | None, note: Callable[[str], None]) -> None:
         self._file: TextIO | None = None
         self._note = note
         self._has_failed = False
         self._path = None if directory is None else directory / "metrics.jsonl"
-        self._tensorboard_directory = (
-            directory / "tensorboard" if directory is not None and tensorboard else None
-        )
-        self._tensorboard: TensorBoardWriter | None = None
 
-    def open(self, step: int) -> None:
-        """Open the files of a run that starts or resumes at `step`.
+    def open(self, step: int, log_point: int) -> None:
+        """Open the file of a run that starts or resumes at `step`.
 
         Lines of later steps are removed: those steps are run, and logged, again.
+
+        Args:
+            step: The step.
+            log_point: The last log point that is not reported again.
 
         Raises:
             IoError: The file cannot be read or written.
@@ -48,7 +44,7 @@ class MetricsLog:
         if self._path is None:
             return
         try:
-            unreadable = _truncate_after(self._path, step)
+            unreadable = _truncate_after(self._path, step, log_point)
             self._file = self._path.open("a", buffering=1)
         except OSError as error:
             raise IoError(
@@ -62,8 +58,6 @@ class MetricsLog:
                 f"{lines} of `{self._path.name}` could not be read, moved to "
                 f"`{_sibling_path(self._path, _UNREADABLE).name}`"
             )
-        if self._tensorboard_directory is not None:
-            self._tensorboard = TensorBoardWriter(self._tensorboard_directory, step)
 
     def write(self, event: str, **fields: Any) -> None:
         """Add a line. The first one that cannot be written is reported; training continues."""
@@ -72,14 +66,9 @@ class MetricsLog:
                 self._file.write(json.dumps({"event": event, **_as_json(fields)}) + "\n")
             except OSError as error:
                 self._report_failure(error)
-        if self._tensorboard is not None:
-            self._tensorboard.write(event, fields)
 
     def close(self) -> None:
-        """Close the files."""
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-            self._tensorboard = None
+        """Close the file."""
         if self._file is not None:
             try:
                 self._file.close()
@@ -93,8 +82,11 @@ class MetricsLog:
         self._has_failed = True
 
 
-def _truncate_after(path: Path, step: int) -> int:
-    """Keep the lines up to a step; return how many could not be read, which are kept apart."""
+def _truncate_after(path: Path, step: int, log_point: int) -> int:
+    """Keep the lines up to a step, and those of log points up to another one.
+
+    Returns how many could not be read, which are kept apart.
+    """
     kept, unreadable = [], []
     with contextlib.suppress(FileNotFoundError):
         # Bytes, because a file that something else has written to need not be text.
@@ -103,9 +95,11 @@ def _truncate_after(path: Path, step: int) -> int:
             content = line.strip(b"\0 \t\r")
             if not content:
                 continue
-            if (line_step := _step_of(content)) is None:
+            if (found := _event_of(content)) is None:
                 unreadable.append(line)
-            elif 0 < step >= line_step:
+                continue
+            event, line_step = found
+            if step > 0 and line_step <= (log_point if event == "steps" else step):
                 kept.append(content)
     if unreadable:
         with _sibling_path(path, _UNREADABLE).open("ab") as file:
@@ -125,18 +119,19 @@ def _sibling_path(path: Path, extension: str) -> Path:
     return path.with_name(f"{path.name}.{extension}")
 
 
-def _step_of(line: bytes) -> int | None:
-    """Return the step of a line; None if it is not a line of a run: damaged or truncated."""
+def _event_of(line: bytes) -> tuple[str, int] | None:
+    """Return event and step of a line; None if it is none of a run: damaged or truncated."""
     try:
         found = json.loads(line)
-        return int(found.get("step", 0)) if isinstance(found["event"], str) else None
+        event, step = found["event"], int(found.get("step", 0))
+        return (event, step) if isinstance(event, str) else None
     except (ValueError, AttributeError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
 def _as_json(value: Any) -> Any:
     """Return a value that JSON has: NaN and infinities become their names."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: _as_json(part) for name, part in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

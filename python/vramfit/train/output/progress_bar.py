@@ -26,17 +26,26 @@ class ProgressBar:
     Args:
         mode: `auto` (a bar on a terminal, lines elsewhere), `plain` (lines), `compact` (as `auto`,
             with one line per epoch instead of its summary) or `none`.
-        epochs: Number of epochs.
+        epochs: Number of epochs; None where only steps are limited.
+        steps: Number of steps of the run; None where only epochs are limited.
         quiet: Whether another process of the same run shows it.
     """
 
-    def __init__(self, mode: ProgressMode, epochs: int, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        mode: ProgressMode,
+        epochs: int | None,
+        steps: int | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
         self._out: TextIO | None = None if mode == "none" or quiet else sys.stderr
         self._has_bar = mode != "plain" and self._out is not None and self._out.isatty()
         self._compact = mode == "compact"
         self._full, self._empty = ("█", "░") if _has_blocks(self._out) else ("#", "-")
         self._interval = _BAR_INTERVAL_S if self._has_bar else _LINE_INTERVAL_S
         self._epochs = epochs
+        self._steps = steps
         self._next_update = 0.0
         self._shown = False
         self._start = (0.0, 0)
@@ -44,10 +53,17 @@ class ProgressBar:
         self._epoch_seconds: float | None = None
         self.loss: float | None = None
 
-    def start_epoch(self, epoch: int, steps: int) -> None:
-        """Start an epoch, counted from 1, of which some steps may be done already."""
+    def start_epoch(self, epoch: int, steps: int, step: int = 0) -> None:
+        """Start an epoch.
+
+        Args:
+            epoch: Its number, from 1.
+            steps: Steps of it that are done already.
+            step: Steps of the run that are done already.
+        """
         now = time.monotonic()
         self._epoch, self._start = epoch, (now, steps)
+        self._steps_before = step - steps
         self._next_update = now + self._interval
 
     def skip(self, seconds: float) -> None:
@@ -70,27 +86,49 @@ class ProgressBar:
         self._next_update = now + self._interval
         seconds = max(now - self._start[0], 1e-9)
         rate = (done - self._start[1]) / seconds
-        parts = [f"epoch {self._epoch}/{self._epochs}"]
-        if total:
-            parts += [f"{min(done / total, 1):4.0%}", f"{done}/{total}"]
-        else:
-            parts.append(f"{done} steps")
+        parts, share = self._position(done, total)
         if self.loss is not None:
             parts.append(f"loss {number(self.loss)}")
-        if total and rate > 0:
-            parts += self._etas(max(total - done, 0) / rate, total / rate)
+        if rate > 0:
+            parts += self._etas(done, total, rate)
         parts += [f"{rate:.1f} steps/s", f"data wait {data_wait / seconds:.0%}"]
         if self._has_bar:
-            share = min(done / total, 1) if total else None
             self._write(self._fitted(parts, share), transient=True)
         else:
             self._write(_SEPARATOR.join(parts), transient=False)
 
-    def _etas(self, epoch_left: float, whole_epoch: float) -> list[str]:
-        """Return how long the epoch will take, and the run unless this is the last epoch."""
+    def _run_steps(self, total: int | None) -> int | None:
+        """Return the steps of the run where their number is limited."""
+        if self._steps is None or self._epochs is None or total is None:
+            return self._steps
+        # The epochs may end first. Those before this one may have had another number of steps.
+        return min(self._steps, self._steps_before + total * (self._epochs - self._epoch + 1))
+
+    def _position(self, done: int, total: int | None) -> tuple[list[str], float | None]:
+        """Return where the run is, in the epoch or by steps, and the share that the bar shows."""
+        if (run_steps := self._run_steps(total)) is not None:
+            step = self._steps_before + done
+            share = min(step / run_steps, 1)
+            return [f"step {step}/{run_steps}", f"{share:4.0%}", f"epoch {self._epoch}"], share
+        epoch = f"epoch {self._epoch}" + (f"/{self._epochs}" if self._epochs else "")
+        if not total:
+            return [epoch, f"{done} steps"], None
+        share = min(done / total, 1)
+        return [epoch, f"{share:4.0%}", f"{done}/{total}"], share
+
+    def _etas(self, done: int, total: int | None, rate: float) -> list[str]:
+        """Return how long the epoch will take, and the run unless this is the last epoch.
+
+        Only the run where it has a number of steps.
+        """
+        if (run_steps := self._run_steps(total)) is not None:
+            return [f"ETA {duration(max(run_steps - self._steps_before - done, 0) / rate)}"]
+        if not total:
+            return []
+        epoch_left = max(total - done, 0) / rate
         etas = [f"ETA {duration(epoch_left)}"]
-        if (epochs_left := self._epochs - self._epoch) > 0:
-            epoch_seconds = self._epoch_seconds or whole_epoch
+        if self._epochs is not None and (epochs_left := self._epochs - self._epoch) > 0:
+            epoch_seconds = self._epoch_seconds or total / rate
             etas.append(f"run ETA {duration(epoch_left + epochs_left * epoch_seconds)}")
         return etas
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 from vramfit._native import show_bytes
+from vramfit.train.best_by import BestBy
+from vramfit.train.events import Evaluation
 from vramfit.train.output.bottleneck import describe_bottleneck
 from vramfit.train.result import Epoch, Result
 
@@ -15,10 +18,9 @@ WIDTH = 80
 _RULE = "=" * WIDTH
 _MIN_LABEL_WIDTH = 15
 
-_TITLES = {"signal": "TRAINING STOPPED", "nan": "TRAINING FAILED"}
+_TITLES = {"callback": "TRAINING STOPPED", "signal": "TRAINING STOPPED", "nan": "TRAINING FAILED"}
 _REASONS = {
-    "finished": "all epochs are finished",
-    "early": "early stopping: the validation loss did not improve",
+    "early": "early stopping: the evaluation did not improve",
     "nan": "the loss is not finite",
 }
 
@@ -51,7 +53,7 @@ def wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def epoch_summary(epoch: Epoch, epochs: int, elapsed: float) -> str:
+def epoch_summary(epoch: Epoch, epochs: int | None, elapsed: float) -> str:
     """Return the summary of an epoch: a heading, and a line for each number."""
     rows = [
         *_metric_rows("Train", epoch.train),
@@ -59,10 +61,10 @@ def epoch_summary(epoch: Epoch, epochs: int, elapsed: float) -> str:
         ("Epoch Time", _minutes_and_seconds(epoch.timing.wall)),
         ("Elapsed Time", f"{elapsed / 60:.2f} min"),
     ]
-    return "\n".join(_title_block(f"Epoch {epoch.number}/{epochs} Summary", rows))
+    return "\n".join(_title_block(f"Epoch {_of(epoch.number, epochs)} Summary", rows))
 
 
-def epoch_line(epoch: Epoch, epochs: int, elapsed: float) -> str:
+def epoch_line(epoch: Epoch, epochs: int | None, elapsed: float) -> str:
     """Return the summary of an epoch in one paragraph."""
     rows = [*_metric_rows("train", epoch.train), *_metric_rows("val", epoch.validation)]
     parts = [f"{label.lower()} {value}" for label, value in rows]
@@ -72,7 +74,18 @@ def epoch_line(epoch: Epoch, epochs: int, elapsed: float) -> str:
         f"epoch time {duration(epoch.timing.wall)}",
         f"elapsed {duration(elapsed)}",
     ]
-    return f"epoch {epoch.number}/{epochs}: " + ", ".join(parts)
+    return f"epoch {_of(epoch.number, epochs)}: " + ", ".join(parts)
+
+
+def evaluation_line(evaluation: Evaluation) -> str:
+    """Return the metrics of an evaluation in one paragraph."""
+    rows = _metric_rows("val", evaluation.metrics, best=evaluation.best)
+    metrics = ", ".join(f"{label.lower()} {' '.join(value.split())}" for label, value in rows)
+    return f"step {evaluation.step}: {metrics}"
+
+
+def _of(number: int, total: int | None) -> str:
+    return str(number) if total is None else f"{number}/{total}"
 
 
 def final_report(result: Result) -> str:
@@ -91,6 +104,15 @@ def final_report(result: Result) -> str:
 
 
 def _reason(result: Result) -> str:
+    if result.stop_reason == "finished":
+        is_within_epoch = bool(result.epochs) and not result.epochs[-1].complete
+        return (
+            f"all {result.steps} steps are finished"
+            if is_within_epoch
+            else ("all epochs are finished")
+        )
+    if result.stop_reason == "callback":
+        return result.stop_message or "a callback in another process"
     reason = _REASONS.get(result.stop_reason)
     if reason is not None:
         return reason if result.nan is None else f"{reason}: {result.nan.text}"
@@ -99,13 +121,18 @@ def _reason(result: Result) -> str:
 
 def _result_rows(result: Result, last: Epoch | None) -> list[tuple[str, str]]:
     rows = []
-    if result.best is not None and result.best.validation is not None:
-        loss = number(result.best.validation["loss"])
-        rows.append(("Best Val Loss", f"{loss} (epoch {result.best.number})"))
+    if result.best is not None:
+        metric = BestBy.parse(result.best_by).metric
+        value = number(result.best.metrics[metric])
+        ends = accumulate(epoch.steps for epoch in result.epochs if epoch.complete)
+        by_epoch = result.best.step in ends
+        at = f"epoch {result.best.epoch}" if by_epoch else f"step {result.best.step}"
+        rows.append((f"Best Val {_title(metric)}", f"{value} ({at})"))
     if last is not None:
         rows += _metric_rows("Final Train", last.train)
-        rows += _metric_rows("Final Val", last.validation)
-    return rows or [("Losses", "none: no epoch was finished")]
+        latest = result.evaluations[-1].metrics if result.evaluations else None
+        rows += _metric_rows("Final Val", last.validation or latest)
+    return rows or [("Losses", "none: no step was run")]
 
 
 def _overview_rows(result: Result) -> list[tuple[str, str]]:
@@ -114,10 +141,12 @@ def _overview_rows(result: Result) -> list[tuple[str, str]]:
     if result.resumed_at:
         wall = _minutes_and_seconds(result.timing.wall)
         rows.append(("This Session", f"{wall}, resumed from step {result.resumed_at}"))
-    if result.epochs:
-        mean = sum(epoch.timing.wall for epoch in result.epochs) / len(result.epochs)
+    complete = [epoch for epoch in result.epochs if epoch.complete]
+    if complete:
+        mean = sum(epoch.timing.wall for epoch in complete) / len(complete)
         rows.append(("Average Epoch", _minutes_and_seconds(mean)))
-    rows.append(("Epochs", f"{len(result.epochs)} ({result.steps} steps)"))
+    part = "" if len(complete) == len(result.epochs) else " and a part"
+    rows.append(("Epochs", f"{len(complete)}{part} ({result.steps} steps)"))
     rows.append(("Device", result.device))
     return rows
 
@@ -130,13 +159,21 @@ def _timing_rows(result: Result) -> list[tuple[str, str]]:
         "training steps": timing.step,
         "evaluation": timing.eval,
         "checkpoints": timing.checkpoint,
+        "callbacks": timing.callbacks,
     }
     rest = max(timing.wall - sum(parts.values()), 0.0)
     spent = [f"{name} {duration(seconds)}" for name, seconds in parts.items() if seconds > 0]
     host, device = result.peak_host_bytes, result.peak_device_bytes
     unknown = f"unknown: {result.peak_device_unknown}"
+    rows = [("Time spent", ", ".join([*spent, f"other {duration(rest)}"]))]
+    # One for the step and one for the evaluation are what a run needs.
+    if result.programs > 2:
+        shapes = f"{result.batch_shapes} shapes of batches"
+        seconds = duration(result.programs_seconds)
+        text = f"{result.programs} programs were compiled for {shapes}: {seconds}"
+        rows.append(("Compilation", text))
     return [
-        ("Time spent", ", ".join([*spent, f"other {duration(rest)}"])),
+        *rows,
         ("Bottleneck", describe_bottleneck(timing, result.steps - result.resumed_at)),
         ("Host memory", "unknown" if host is None else f"{show_bytes(host)} at the peak"),
         ("Device memory", unknown if device is None else f"{show_bytes(device)} at the peak"),

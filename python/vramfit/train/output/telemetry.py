@@ -7,15 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from vramfit.train.events import Evaluation
 from vramfit.train.options import FitOptions
 from vramfit.train.output.metrics_log import MetricsLog
 from vramfit.train.output.progress_bar import ProgressBar
+from vramfit.train.output.summary import evaluation_line
 from vramfit.train.output.timers import Stopwatch
 from vramfit.train.result import Epoch, Result
 
 
 class Telemetry:
-    """Reports to the terminal, to `metrics.jsonl` and to TensorBoard.
+    """Reports to the terminal and to `metrics.jsonl`.
 
     Args:
         options: The options of the run.
@@ -33,11 +35,12 @@ class Telemetry:
         self, options: FitOptions, directory: Path | None, timers: Stopwatch, *, is_primary: bool
     ) -> None:
         self.timers = timers
-        self.progress_bar = ProgressBar(options.progress, options.epochs, quiet=not is_primary)
-        self.notes: list[str] = []
-        self._metrics_log = MetricsLog(
-            directory if is_primary else None, self.note, tensorboard=options.tensorboard
+        self.progress_bar = ProgressBar(
+            options.progress, options.max_epochs, options.steps, quiet=not is_primary
         )
+        self._prints_evaluations = options.eval_every is not None
+        self.notes: list[str] = []
+        self._metrics_log = MetricsLog(directory if is_primary else None, self.note)
 
     def note(self, text: str) -> None:
         """Print a note, and keep it for the final report."""
@@ -48,9 +51,15 @@ class Telemetry:
         """Print a note now; what it is about is in the final report in other words."""
         self.progress_bar.print(f"note: {text}")
 
-    def start(self, step: int, **facts: Any) -> None:
-        """Open the metrics log of a run that starts or resumes at a step."""
-        self._metrics_log.open(step)
+    def start(self, step: int, log_point: int, **facts: Any) -> None:
+        """Open the metrics log of a run that starts or resumes at a step.
+
+        Args:
+            step: The step.
+            log_point: The last log point that is not reported again.
+            **facts: What else the line of the start has.
+        """
+        self._metrics_log.open(step, log_point)
         self._metrics_log.write("start", step=step, **facts)
 
     def log_metrics(self, step: int, epoch: int, means: Mapping[str, float]) -> None:
@@ -61,6 +70,12 @@ class Telemetry:
     def log_checkpoint(self, step: int, epoch: int) -> None:
         """Report that a checkpoint is being saved."""
         self._metrics_log.write("checkpoint", step=step, epoch=epoch)
+
+    def log_evaluation(self, evaluation: Evaluation) -> None:
+        """Report an evaluation; one after an epoch is printed with the epoch."""
+        self._metrics_log.write("evaluation", **asdict(evaluation))
+        if self._prints_evaluations:
+            self.progress_bar.print(evaluation_line(evaluation))
 
     def log_epoch(self, step: int, epoch: Epoch, elapsed: float) -> None:
         """Report a finished epoch."""
@@ -106,6 +121,7 @@ class Telemetry:
             "end",
             step=result.steps,
             stop_reason=result.stop_reason,
+            stop_message=result.stop_message,
             elapsed=result.elapsed,
             timing=asdict(result.timing),
             peak_host_bytes=result.peak_host_bytes,

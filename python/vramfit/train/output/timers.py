@@ -8,13 +8,15 @@ from contextlib import contextmanager
 
 from vramfit.train.result import Timing
 
-_SECTIONS = ("compile", "data_wait", "eval", "checkpoint", "device_wait")
+_SECTIONS = ("compile", "data_wait", "eval", "checkpoint", "callbacks", "device_wait")
+# Those that may be within another section, whose time is their own.
+_NESTED = ("compile", "eval", "checkpoint", "callbacks")
 
 
 class Stopwatch:
     """Sums up seconds by section; the rest of the time of an epoch counts as its steps.
 
-    Compilation interrupts other sections, so it is subtracted from them.
+    A section within another interrupts it: compilation, or the evaluation of a callback.
 
     Attributes:
         seconds: The sums so far, by the names of the fields of `Timing`.
@@ -28,12 +30,15 @@ class Stopwatch:
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
         """Count the time inside as one section."""
-        start, compiled = time.perf_counter(), self.seconds["compile"]
+        start, before = time.perf_counter(), self._nested_seconds(name)
         try:
             yield
         finally:
             passed = time.perf_counter() - start
-            self.seconds[name] += passed - (self.seconds["compile"] - compiled)
+            self.seconds[name] += passed - (self._nested_seconds(name) - before)
+
+    def _nested_seconds(self, name: str) -> float:
+        return sum(self.seconds[other] for other in _NESTED if other != name)
 
     def start_epoch(self) -> None:
         """Count for an epoch from here."""
@@ -43,7 +48,7 @@ class Stopwatch:
         """Count as steps all time of this epoch so far that is in no other section."""
         start, before = self._epoch_start
         passed = time.perf_counter() - start
-        others = ("compile", "data_wait", "eval", "checkpoint", "step")
+        others = ("data_wait", "step", *_NESTED)
         passed -= sum(self.seconds[name] - before[name] for name in others)
         self.seconds["step"] += max(passed, 0.0)
 

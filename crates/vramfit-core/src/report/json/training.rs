@@ -19,15 +19,25 @@ pub(in crate::report) fn training(log: &MetricsLog) -> Value {
             "elapsed_s": epoch.elapsed,
         })
     });
+    let evaluations = log.evaluations.iter().map(|evaluation| {
+        json!({
+            "step": evaluation.step,
+            "epoch": evaluation.epoch,
+            "metrics": object(&evaluation.metrics),
+            "best": evaluation.best,
+        })
+    });
     json!({
         "schema": SCHEMA,
         "stop_reason": log.stop_reason(),
         "steps": log.step,
         "sessions": log.sessions,
         "device": log.device,
-        "best_epoch": log.best().map(|epoch| epoch.number),
+        "best_epoch": log.best().map(|best| best.epoch),
+        "best_step": log.best().map(|best| best.step),
         "timing_s": object(&log.timing()),
         "epochs": epochs.collect::<Vec<_>>(),
+        "evaluations": evaluations.collect::<Vec<_>>(),
     })
 }
 
