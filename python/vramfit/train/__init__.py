@@ -12,6 +12,7 @@ from vramfit.train.accumulators import (
     confusion_counts,
     score_histogram,
 )
+from vramfit.train.baseline import Baseline
 from vramfit.train.events import (
     CheckpointSaved,
     EpochEnd,
@@ -23,10 +24,12 @@ from vramfit.train.events import (
 from vramfit.train.fit import fit
 from vramfit.train.options import Checkpoints, FitOptions
 from vramfit.train.result import Epoch, Result, Timing
+from vramfit.train.trained_model import TrainedModel, load, load_state
 from vramfit.train.training_run import TrainingRun
 
 __all__ = [
     "Accumulator",
+    "Baseline",
     "CheckpointSaved",
     "Checkpoints",
     "ConfusionMatrix",
@@ -40,8 +43,11 @@ __all__ = [
     "RunEnd",
     "RunStart",
     "Timing",
+    "TrainedModel",
     "TrainingRun",
     "confusion_counts",
     "fit",
+    "load",
+    "load_state",
     "score_histogram",
 ]

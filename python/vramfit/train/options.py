@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 from vramfit.errors import InvalidArgumentError
+from vramfit.train.baseline import Baseline
 from vramfit.train.best_by import BestBy
 
 ProgressMode = Literal["auto", "plain", "compact", "none"]
@@ -74,6 +75,8 @@ class FitOptions:
         best_by: Which evaluation is the best: `"min NAME"` or `"max NAME"` with one of its metrics.
             This decides about `Result.best`, the checkpoints that are kept, and `stop_after`. A
             value that is not finite is never the best.
+        baseline: The metrics of a constant prediction, which the final report compares with those
+            of the run; None to compare with nothing.
         stop_after: Stop after this many evaluations that are not better than an earlier one; None
             to run all. Without `eval_every` these are epochs.
         stop_on_nan: Stop when the loss is NaN or infinite.
@@ -99,6 +102,7 @@ class FitOptions:
     log_every: int = 50
     eval_every: int | None = None
     best_by: str = "min loss"
+    baseline: Baseline | None = None
     stop_after: int | None = None
     stop_on_nan: bool = True
     device: str | None = None
@@ -160,6 +164,7 @@ class FitKeywords(TypedDict, total=False):
     log_every: int
     eval_every: int | None
     best_by: str
+    baseline: Baseline | None
     stop_after: int | None
     stop_on_nan: bool
     device: str | None

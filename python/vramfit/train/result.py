@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from vramfit.errors import InvalidArgumentError
+from vramfit.train.baseline import Baseline
+from vramfit.train.best_by import BestBy
 from vramfit.train.events import Evaluation
 
 StopReason = Literal["finished", "early", "callback", "signal", "nan"]
@@ -104,6 +107,7 @@ class Result:
         nan: The likely cause of a loss that is NaN or infinite; None without one.
         evaluations: All evaluations, those of earlier sessions included.
         best_by: The option that decides which evaluation is the best.
+        baseline: The metrics of a constant prediction, as `fit` was given them.
         stop_message: What the callback that stopped the run said; None without one.
         programs: Number of programs that were compiled for the step and the evaluation.
         batch_shapes: Number of shapes of batches that they were compiled for.
@@ -129,6 +133,7 @@ class Result:
     nan: NanCause | None = None
     evaluations: tuple[Evaluation, ...] = ()
     best_by: str = "min loss"
+    baseline: Baseline | None = None
     stop_message: str | None = None
     programs: int = 0
     batch_shapes: int = 0
@@ -157,9 +162,35 @@ class Result:
             )
         if self.best.step == self.steps:
             return self.state
-        from vramfit.train.checkpoint.restore import restore_step
+        if self.checkpoints is None:
+            raise InvalidArgumentError(
+                f"the state of step {self.best.step} was not saved, because the run had no "
+                "checkpoints",
+                hint="pass `directory` to `fit`, and not `checkpoints=None`",
+            )
+        from vramfit.train.checkpoint.reader import CheckpointReader
 
-        return restore_step(self.checkpoints, self.best.step, self.state)
+        reader = CheckpointReader(self.checkpoints)
+        return reader.restore(reader.find_step(self.best.step), self.state)
+
+    @property
+    def beats_baseline(self) -> bool | None:
+        """Whether the best evaluation, or without one the last epoch, is better than `baseline`.
+
+        By the metric of `best_by`; None if that is not known of both.
+        """
+        if self.baseline is None:
+            return None
+        found: Mapping[str, float] | None = None
+        if self.evaluations:
+            found = None if self.best is None else self.best.metrics
+        elif self.epochs:
+            found = self.epochs[-1].train
+        best_by = BestBy.parse(self.best_by)
+        if best_by.metric not in self.baseline.metrics or found is None:
+            return None
+        cost, constant = best_by.cost(found), best_by.cost(self.baseline.metrics)
+        return None if cost is None or constant is None else cost < constant
 
     def __str__(self) -> str:
         from vramfit.train.output.summary import final_report

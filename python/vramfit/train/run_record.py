@@ -1,4 +1,4 @@
-"""`run.json` in the directory of a run: what was trained, from what, by which command and versions."""
+"""`run.json` in the directory of a run: what was trained, on what, by which command."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from vramfit.errors import InvalidFileError, first_line
 
-FILE_NAME = "run.json"
+RUN_RECORD = "run.json"
 CODE = "code"
 """The directory with copies of the user's files that a configuration names."""
 SCHEMA = 1
@@ -70,14 +72,18 @@ class RunRecord:
         data: What `vramfit train` knows of the data: shapes, types, classes; None for a program.
         sources: For `data` and `eval_data`, what is read and how to recognize it.
         code: The user's files, by the key that names each.
+        normalization: `mean` and `std` of the columns that are normalized; None without any.
         sessions: All sessions, the latest last.
+        command: The command line, where it is not that of this process.
     """
 
     config: Mapping[str, Any] | None = None
     data: Mapping[str, Any] | None = None
     sources: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, CodeFile] = field(default_factory=dict)
+    normalization: Mapping[str, Any] | None = None
     sessions: Sequence[Session] = ()
+    command: str | None = None
 
     def write(self, directory: Path) -> None:
         """Write it, with the sessions that are recorded there before its own.
@@ -98,12 +104,56 @@ class RunRecord:
             "data": self.data,
             "sources": self.sources,
             "code": {key: asdict(one) for key, one in self.code.items()},
+            "normalization": self.normalization,
             "sessions": [asdict(one) for one in (*earlier, *self.sessions)],
         }
-        path = directory / FILE_NAME
+        path = directory / RUN_RECORD
         new = path.with_suffix(".json.new")
         new.write_text(json.dumps(content, indent=1) + "\n")
         os.replace(new, path)
+
+
+_current: ContextVar[RunRecord | None] = ContextVar("run_record", default=None)
+
+
+@contextmanager
+def recorded_as(record: RunRecord) -> Iterator[None]:
+    """Have runs that are started inside recorded with what the caller knows of them."""
+    token = _current.set(record)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_record(config: Mapping[str, Any] | None, device: str, **data: Any) -> RunRecord:
+    """Return the record of a run that is about to start.
+
+    Args:
+        config: What the program passed to `fit`, for a run that the caller knows nothing of.
+        device: Description of the devices.
+        **data: The training and evaluation data.
+    """
+    record = _current.get() or RunRecord(config=config)
+    sources = {name: describe_source(one) for name, one in data.items() if one is not None}
+    session = record_session(device, record.command)
+    return replace(record, sources=sources, sessions=(session,))
+
+
+def describe_source(data: Any) -> dict[str, Any]:
+    """Return what batches are read from, and how the content of files is recognized."""
+    from vramfit.data import Loader
+    from vramfit.data.device import DeviceBatches
+
+    loader = data.loader if isinstance(data, DeviceBatches) else data
+    if not isinstance(loader, Loader):
+        return {"type": type(data).__qualname__}
+    return {
+        "loader": repr(loader),
+        "datasets": loader.datasets,
+        "rows": loader.rows,
+        "contents": loader.state()["file"],
+    }
 
 
 def read_record(directory: Path) -> RunRecord:
@@ -113,7 +163,7 @@ def read_record(directory: Path) -> RunRecord:
         FileNotFoundError: There is none.
         InvalidFileError: It cannot be read.
     """
-    path = directory / FILE_NAME
+    path = directory / RUN_RECORD
     try:
         found = json.loads(path.read_text())
         if found["schema"] != SCHEMA:
@@ -123,6 +173,7 @@ def read_record(directory: Path) -> RunRecord:
             data=found["data"],
             sources=found["sources"],
             code={key: CodeFile(**one) for key, one in found["code"].items()},
+            normalization=found["normalization"],
             sessions=[Session(**one) for one in found["sessions"]],
         )
     except FileNotFoundError:

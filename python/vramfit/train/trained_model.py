@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vramfit.errors import InvalidArgumentError, VramfitWarning
+from vramfit.train.output.run_directory import CHECKPOINTS
 from vramfit.train.run_record import RunRecord, read_record
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ def load(run: str | os.PathLike[str], checkpoint: Which = "best") -> TrainedMode
     record = _configured_record(path)
     config = _with_recorded_code(path, record)
     data = record.data
-    assert config is not None and data is not None
-    reader = CheckpointReader(path)
+    assert data is not None
+    reader = CheckpointReader(path / CHECKPOINTS)
     step = reader.find_step(checkpoint)
     task = build_task(config, data)
     shapes = jax.eval_shape(task.init, unknown_normalization(config, data))
@@ -174,7 +175,7 @@ def load_state(run: str | os.PathLike[str], like: Any, checkpoint: Which = "best
     """
     from vramfit.train.checkpoint.reader import CheckpointReader
 
-    reader = CheckpointReader(Path(run))
+    reader = CheckpointReader(Path(run) / CHECKPOINTS)
     return reader.restore(reader.find_step(checkpoint), like)
 
 
@@ -183,7 +184,7 @@ def _configured_record(run: Path) -> RunRecord:
     try:
         record = read_record(run)
     except FileNotFoundError:
-        has_checkpoints = (run / "checkpoints").is_dir()
+        has_checkpoints = (run / CHECKPOINTS).is_dir()
         raise InvalidArgumentError(
             f"`{run}` is not the directory of a run: it has no `run.json`",
             hint="it was written by an earlier version: resume the run once with this one"

@@ -19,6 +19,7 @@ mod render;
 mod replay;
 mod sections;
 mod training;
+mod training_runs;
 
 pub use crate::section::{
     Action, AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes,
@@ -144,6 +145,11 @@ impl Report {
     /// Makes the report of a training run.
     pub fn from_training(log: &MetricsLog) -> Report {
         training::report(log)
+    }
+
+    /// Makes the report of several training runs, with their names.
+    pub fn from_training_runs(runs: &[(String, MetricsLog)]) -> Report {
+        training_runs::report(runs)
     }
 
     /// Returns the report for a terminal of 80 columns, without colors, without details and without

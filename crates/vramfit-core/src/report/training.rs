@@ -57,7 +57,7 @@ fn headline(log: &MetricsLog) -> String {
     }
 }
 
-fn value_of(metrics: &[(String, f64)], name: &str) -> Option<f64> {
+pub(super) fn value_of(metrics: &[(String, f64)], name: &str) -> Option<f64> {
     let found = metrics.iter().find(|(known, _)| known == name);
     found.map(|(_, value)| *value)
 }
@@ -132,7 +132,7 @@ fn curves(log: &MetricsLog) -> Vec<Section> {
 }
 
 /// Averages adjacent points until there are few enough.
-fn downsample(points: Vec<Point>) -> Vec<Point> {
+pub(super) fn downsample(points: Vec<Point>) -> Vec<Point> {
     let size = points.len().div_ceil(MAX_POINTS).max(1);
     if size == 1 {
         return points;
@@ -238,7 +238,7 @@ fn metadata(log: &MetricsLog) -> Vec<Metric> {
 }
 
 /// Writes a metric with four significant decimals.
-fn format_metric(value: f64) -> String {
+pub(super) fn format_metric(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if (0.001..10_000.0).contains(&size) => format!("{value:.4}"),
@@ -246,7 +246,7 @@ fn format_metric(value: f64) -> String {
     }
 }
 
-fn format_duration(seconds: f64) -> String {
+pub(super) fn format_duration(seconds: f64) -> String {
     if seconds < 60.0 {
         return format!("{seconds:.1} s");
     }

@@ -57,7 +57,6 @@ class CheckpointManager:
         policy: Which are kept.
         note: Called with a sentence for the user, at once.
         in_background: Whether a copy of the state is made, and saved by a thread.
-        read_only: Whether nothing is saved, nor anything there changed.
     """
 
     def __init__(
@@ -67,21 +66,17 @@ class CheckpointManager:
         note: Callable[[str], None],
         *,
         in_background: bool = False,
-        read_only: bool = False,
     ) -> None:
         ocp = _orbax()
         self._background = BackgroundThread("vramfit-checkpoint") if in_background else None
         self._policy = policy
         self._note = note
-        self._read_only = read_only
         self.directory = directory
         self._directory = directory.absolute()
         self._quarantine_directory = self._directory.with_name("damaged-checkpoints")
         self._manager = ocp.CheckpointManager(
             self._directory,
-            options=ocp.CheckpointManagerOptions(
-                cleanup_tmp_directories=not read_only, create=not read_only, read_only=read_only
-            ),
+            options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True),
         )
         self._costs: dict[int, float] = {}
         self._latest_step: int | None = None
@@ -268,8 +263,6 @@ class CheckpointManager:
 
     def _finalize(self) -> None:
         """Delete the checkpoints that are not to be kept, now that a new one is complete."""
-        if self._read_only:
-            return
         steps = self.all_steps()
         kept = set(steps[: self._policy.keep_last])
         by_cost = sorted((self._costs[step], step) for step in steps if step in self._costs)

@@ -50,7 +50,7 @@ def versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}
-    for name in ("vramfit", "jax", "orbax-checkpoint"):
+    for name in ("vramfit", "jax", "orbax-checkpoint", "flax", "optax", "equinox", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

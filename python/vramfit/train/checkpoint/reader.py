@@ -14,32 +14,31 @@ from vramfit.train.checkpoint.manager import (
 )
 from vramfit.train.checkpoint.metadata import check_state
 from vramfit.train.events import Evaluation
-from vramfit.train.output.run_directory import CHECKPOINTS
 from vramfit.train.train_progress import TrainProgress
 
 Which = Literal["best", "last"] | int
 
 
 class CheckpointReader:
-    """The checkpoints in the directory of a run.
+    """The checkpoints of a run.
 
     Args:
-        run: The directory of the run.
+        directory: Where they are: `checkpoints` in the directory of the run.
 
     Raises:
         InvalidArgumentError: There are none.
     """
 
-    def __init__(self, run: Path) -> None:
-        self._directory = run / CHECKPOINTS
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         found = self._directory.iterdir() if self._directory.is_dir() else ()
         # Orbax gives a checkpoint its name when it is complete.
         self.steps = sorted(int(path.name) for path in found if path.name.isdecimal())
         if not self.steps:
             raise InvalidArgumentError(
-                f"there are no checkpoints in `{run}`",
-                hint="name the directory of a run, which `vramfit train` prints, and `fit` takes as "
-                "`directory`",
+                f"there are no checkpoints in `{directory}`",
+                hint="name the directory of a run: `training.directory` of `vramfit train`, or "
+                "`directory` of `fit`",
             )
 
     def find_step(self, which: Which) -> int:
@@ -59,7 +58,8 @@ class CheckpointReader:
             steps = ", ".join(map(str, self.steps))
             raise InvalidArgumentError(
                 f"there is no checkpoint of step {which!r} in `{self._directory}`",
-                hint=f"use `best`, `last` or one of the steps {steps}",
+                hint=f"there are those of the steps {steps}; `keep_best` of the checkpoints is how "
+                "many of the best are kept",
             )
         return which
 
@@ -95,16 +95,15 @@ class CheckpointReader:
             InvalidArgumentError: The checkpoint has a state of another structure.
             InvalidFileError: It cannot be read, or is damaged.
         """
-        import jax
         import orbax.checkpoint as ocp
 
         check_state(self.read_metadata(step)["state"], like, step)
-        device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
         leaves = without_empty(named_leaves(like)[0])
+        targets = restore_targets(leaves, _replicated_sharding(leaves))
         try:
             with ocp.StandardCheckpointer() as checkpointer:
                 path = self._directory.absolute() / str(step) / "state"
-                arrays = checkpointer.restore(path, restore_targets(leaves, device))
+                arrays = checkpointer.restore(path, targets)
             return verified_state(arrays, like)
         except VramfitError:
             raise
@@ -118,3 +117,15 @@ class CheckpointReader:
             cause=first_line(error),
             hint=f"there are others: {', '.join(others)}" if others else None,
         )
+
+
+def _replicated_sharding(leaves: dict[str, Any]) -> Any:
+    """Return the sharding of an array that all devices of a state have."""
+    import jax
+
+    if not leaves:
+        return jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    sharding = next(iter(leaves.values())).sharding
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
+    return sharding

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from vramfit.errors import InvalidArgumentError, InvalidFileError, VramfitError, first_line
 from vramfit.train.checkpoint.manager import CheckpointManager
 from vramfit.train.checkpoint.metadata import SCHEMA, check_config, check_state
 from vramfit.train.messages import rephrase
-from vramfit.train.options import Checkpoints, Resume
+from vramfit.train.options import Resume
 from vramfit.train.process_group import ProcessGroup, RemoteProcessError
 from vramfit.train.train_progress import TrainProgress
 
@@ -142,36 +141,6 @@ def find_checkpoint(
             + " starts over and keeps them in `previous-N`",
         )
     return None
-
-
-def restore_step(directory: Path | None, step: int, state: Any) -> Any:
-    """Return the state of a checkpoint, with the structure and shardings of another state.
-
-    Raises:
-        InvalidArgumentError: There is no checkpoint of that step.
-        InvalidFileError: It cannot be read.
-    """
-    if directory is None:
-        raise InvalidArgumentError(
-            f"the state of step {step} was not saved, because the run had no checkpoints",
-            hint="pass `directory` to `fit`, and not `checkpoints=None`",
-        )
-    if not (directory / str(step)).is_dir():
-        raise InvalidArgumentError(
-            f"there is no checkpoint of step {step} in `{directory}`",
-            hint="keep those of the best evaluations, by `Checkpoints(keep_best=1)` or more, and "
-            "see `result.notes` for checkpoints that could not be saved",
-        )
-    manager = CheckpointManager(directory, Checkpoints(), lambda _: None, read_only=True)
-    try:
-        return manager.verify(manager.restore(step, state), state)
-    except Exception as error:  # of many kinds, from orbax and tensorstore
-        raise InvalidFileError(
-            f"the checkpoint of step {step} in `{directory}` cannot be read",
-            cause=first_line(error)[:_MAX_CAUSE_LENGTH],
-        ) from error
-    finally:
-        manager.close()
 
 
 def _latest_step(steps: list[int], processes: ProcessGroup) -> int | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vramfit._native import show_bytes, write_safetensors
-from vramfit.errors import InvalidArgumentError, first_line
+from vramfit.errors import InvalidArgumentError, PackageMissingError, first_line
 
 if TYPE_CHECKING:
     from vramfit.train.trained_model import TrainedModel
@@ -52,6 +54,11 @@ def _write_stablehlo(model: TrainedModel, path: Path) -> dict[str, Any]:
     import jax
     from jax import export
 
+    if importlib.util.find_spec("flatbuffers") is None:
+        raise PackageMissingError(
+            f"`{sys.executable}` has no `flatbuffers`, which `jax.export` writes programs with",
+            hint=f"install it: `{sys.executable} -m pip install flatbuffers`",
+        )
     parameter_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(model.parameters))
     if parameter_bytes > _MAX_PROGRAM_BYTES:
         raise InvalidArgumentError(

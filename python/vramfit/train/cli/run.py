@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from vramfit.train.baseline import Baseline
 from vramfit.train.options import Checkpoints, FitOptions, Resume
-from vramfit.train.output import tensorboard
+from vramfit.train.output.tensorboard import ensure_installed
 from vramfit.train.result import Result
 
 _RESUME: dict[str, Resume] = {"auto": "auto", "require": True, "never": False}
@@ -19,35 +20,58 @@ def run_training(request: Mapping[str, Any]) -> dict[str, Any]:
     """Train, and return the outcome."""
     config, data = request["config"], request["data"]
     if config["training"]["tensorboard"]:
-        tensorboard.ensure_installed()
+        ensure_installed()
     import jax
 
     from vramfit.train.fit import fit
+    from vramfit.train.run_record import RunRecord, describe_source, record_code, recorded_as
+    from vramfit.train.task.baseline import compute_baseline
     from vramfit.train.task.loaders import open_loaders
-    from vramfit.train.task.normalization import compute_normalization, unknown_normalization
+    from vramfit.train.task.normalization import (
+        as_lists,
+        find_normalization,
+        unknown_normalization,
+    )
     from vramfit.train.task.synthetic import synthetic_batches
     from vramfit.train.task.task import build_task
 
     task = build_task(config, data)
     dry_run = request["dry_run"]
-    if request["progress"] != "none" and jax.process_index() == 0:
-        count = f"{task.parameter_count():,}".replace(",", " ")
-        with contextlib.suppress(OSError):  # the terminal may have been closed
-            print(f"parameters   {count}", file=sys.stderr, flush=True)
+    is_primary = jax.process_index() == 0
+    lines = [f"parameters   {task.parameter_count():,}".replace(",", " ")]
     train, validation = (synthetic_batches if dry_run else open_loaders)(config, data)
-    if dry_run or not task.columns:
-        normalization, remarks = unknown_normalization(config, data), []
-    else:
-        normalization, remarks = compute_normalization(config)
-    result = fit(
-        task.step,
-        # Compiled as one program: operation by operation it takes longer than many a short run.
-        jax.jit(task.init)(normalization),
-        train,
-        _fit_options(request),
-        eval_step=None if validation is None else task.evaluate,
-        eval_data=validation,
+    baseline = None
+    normalization = unknown_normalization(config, data)
+    if not dry_run:
+        if task.columns:
+            normalization, remarks = find_normalization(config, describe_source(train))
+            lines += [f"warning      {remark}" for remark in remarks]
+        if is_primary:
+            baseline = compute_baseline(config, data, task.row_metrics)
+        if baseline is not None:
+            metrics = ", ".join(f"{name} {value:.6g}" for name, value in baseline.metrics.items())
+            lines.append(f"baseline     {metrics}, always predicting {baseline.prediction}")
+    if request["progress"] != "none" and is_primary:
+        with contextlib.suppress(OSError):  # the terminal may have been closed
+            print("\n".join(lines), file=sys.stderr, flush=True)
+    code = {"model.kind": config["model"]["kind"], "training.loss": config["training"]["loss"]}
+    record = RunRecord(
+        config=config,
+        data=data,
+        code=record_code(code),
+        normalization=as_lists(normalization),
+        command=request["command"],
     )
+    with recorded_as(record):
+        result = fit(
+            task.step,
+            # Compiled as one program: operation by operation it takes longer than many a short run.
+            jax.jit(task.init)(normalization),
+            train,
+            _fit_options(request, baseline),
+            eval_step=None if validation is None else task.evaluate,
+            eval_data=validation,
+        )
     return {
         "outcome": result.stop_reason,
         "signal": result.signal,
@@ -58,10 +82,11 @@ def run_training(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fit_options(request: Mapping[str, Any]) -> FitOptions:
+def _fit_options(request: Mapping[str, Any], baseline: Baseline | None) -> FitOptions:
     training, dry_run = request["config"]["training"], request["dry_run"]
     return FitOptions(
         epochs=1 if dry_run else training["epochs"],
+        steps=None if dry_run else training["steps"],
         directory=None if dry_run else training["directory"],
         checkpoints=None if dry_run else Checkpoints(**request["config"]["checkpoint"]),
         resume=_RESUME[request["resume"]],
@@ -69,6 +94,9 @@ def _fit_options(request: Mapping[str, Any]) -> FitOptions:
         force_resume=request["force_resume"],
         steps_per_dispatch=training["steps_per_dispatch"],
         log_every=training["log_every"],
+        eval_every=None if dry_run else training["eval_every"],
+        best_by=training["best_by"] or "min loss",
+        baseline=baseline,
         stop_after=training["stop_after"],
         stop_on_nan=training["stop_on_nan"],
         device=training["device"],
@@ -94,6 +122,10 @@ def _result_json(result: Result) -> dict[str, Any]:
         "elapsed_s": result.elapsed,
         "timing_s": asdict(result.timing),
         "best": None if result.best is None else asdict(result.best),
+        "best_by": result.best_by,
+        "baseline": None if result.baseline is None else asdict(result.baseline),
+        "beats_baseline": result.beats_baseline,
+        "evaluations": [asdict(evaluation) for evaluation in result.evaluations],
         "epochs": [asdict(epoch) for epoch in result.epochs],
         "notes": list(result.notes),
         "nan": None if result.nan is None else asdict(result.nan),

@@ -28,6 +28,7 @@ from vramfit.train.output.telemetry import Telemetry
 from vramfit.train.output.tensorboard import ensure_installed
 from vramfit.train.output.timers import Stopwatch
 from vramfit.train.process_group import ProcessGroup
+from vramfit.train.run_record import current_record
 
 
 def build_loop(
@@ -129,6 +130,7 @@ def build_loop(
         directory=directory,
         checkpoints=checkpoints,
         signals=signals,
+        record=current_record(config, placement.name, data=data, eval_data=eval_data),
     )
 
 

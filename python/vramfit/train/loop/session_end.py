@@ -47,6 +47,7 @@ def build_result(loop: TrainLoop, reason: StopReason) -> Result:
         nan=loop.nan,
         evaluations=tuple(progress.evaluations),
         best_by=loop.options.best_by,
+        baseline=loop.options.baseline,
         stop_message=loop.stop_message if reason == "callback" else None,
         programs=sum(program.count for program in programs),
         batch_shapes=sum(len(program.batch_shapes) for program in programs),

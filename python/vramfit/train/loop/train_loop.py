@@ -29,6 +29,7 @@ from vramfit.train.output.run_directory import RunDirectory
 from vramfit.train.output.telemetry import Telemetry
 from vramfit.train.process_group import ProcessGroup
 from vramfit.train.result import NanCause, Result, StopReason, Timing
+from vramfit.train.run_record import RunRecord
 from vramfit.train.train_progress import TrainProgress
 from vramfit.train.training_run import TrainingRun
 
@@ -53,6 +54,7 @@ class TrainLoop:
         directory: The directory of the run, or None.
         checkpoints: The checkpoints of the run, or None.
         signals: Requests to stop.
+        record: What is recorded of the run.
         progress: How far the run has come.
         epoch_number: The current epoch, counted from 1.
         stop_message: Why a callback has requested to stop, or None.
@@ -75,6 +77,7 @@ class TrainLoop:
     directory: RunDirectory | None
     checkpoints: CheckpointManager | None
     signals: StopSignals
+    record: RunRecord
     progress: TrainProgress = field(init=False, default_factory=TrainProgress)
     epoch_number: int = field(init=False, default=1)
     stop_message: str | None = field(init=False, default=None)
@@ -137,6 +140,7 @@ class TrainLoop:
         self.telemetry.start(
             self.progress.step,
             self.progress.log_windows.delivered,
+            self.record,
             device=self.placement.name,
             config=self.config,
             versions=versions(),

@@ -11,9 +11,18 @@ from vramfit.errors import InvalidArgumentError, IoError
 from vramfit.train.messages import rephrase
 from vramfit.train.output.run_lock import LOCK_NAME, RunLock
 from vramfit.train.process_group import ProcessGroup
+from vramfit.train.run_record import CODE, RUN_RECORD
 
 CHECKPOINTS = "checkpoints"
-_RUN_FILES = (CHECKPOINTS, "damaged-checkpoints", "metrics.jsonl", "report.html", "tensorboard")
+_RUN_FILES = (
+    CHECKPOINTS,
+    "damaged-checkpoints",
+    "metrics.jsonl",
+    "report.html",
+    "tensorboard",
+    RUN_RECORD,
+    CODE,
+)
 
 
 class RunDirectory:

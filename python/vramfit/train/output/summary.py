@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from vramfit._native import show_bytes
+from vramfit.train.baseline import Baseline
 from vramfit.train.best_by import BestBy
 from vramfit.train.events import Evaluation
+from vramfit.train.messages import rephrase
 from vramfit.train.output.bottleneck import describe_bottleneck
 from vramfit.train.result import Epoch, Result
 
@@ -97,6 +99,14 @@ def final_report(result: Result) -> str:
     lines += _section("TIMING STATISTICS", _overview_rows(result))
     lines += _section("DETAILS", _timing_rows(result))
     lines += [wrapped(f"  note: {note}", "    ") for note in result.notes]
+    if result.beats_baseline is False and result.baseline is not None:
+        prediction = result.baseline.prediction
+        advice = rephrase(
+            program="the scale of inputs and targets, the learning rate and the number of epochs",
+            command="`data.normalize`, `optimizer.learning_rate` and the number of epochs",
+        )
+        text = f"  WARNING: the model is not better than always predicting {prediction}"
+        lines.append(wrapped(f"{text}; check {advice}", "    "))
     if result.save_error is not None:
         text = f"  THE FINAL STATE WAS NOT SAVED: {result.save_error}"
         lines.append(wrapped(text, "    "))
@@ -132,7 +142,17 @@ def _result_rows(result: Result, last: Epoch | None) -> list[tuple[str, str]]:
         rows += _metric_rows("Final Train", last.train)
         latest = result.evaluations[-1].metrics if result.evaluations else None
         rows += _metric_rows("Final Val", last.validation or latest)
+    if result.baseline is not None and rows:
+        rows.append(_baseline_row(result, result.baseline))
     return rows or [("Losses", "none: no step was run")]
+
+
+def _baseline_row(result: Result, baseline: Baseline) -> tuple[str, str]:
+    metric = BestBy.parse(result.best_by).metric
+    value = baseline.metrics.get(metric)
+    shown = "unknown" if value is None else number(value)
+    part = "Val" if result.evaluations else "Train"
+    return f"Baseline {part} {_title(metric)}", f"{shown} (always predicting {baseline.prediction})"
 
 
 def _overview_rows(result: Result) -> list[tuple[str, str]]:

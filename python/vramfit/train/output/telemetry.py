@@ -14,6 +14,7 @@ from vramfit.train.output.progress_bar import ProgressBar
 from vramfit.train.output.summary import evaluation_line
 from vramfit.train.output.timers import Stopwatch
 from vramfit.train.result import Epoch, Result
+from vramfit.train.run_record import RUN_RECORD, RunRecord
 
 
 class Telemetry:
@@ -40,7 +41,8 @@ class Telemetry:
         )
         self._prints_evaluations = options.eval_every is not None
         self.notes: list[str] = []
-        self._metrics_log = MetricsLog(directory if is_primary else None, self.note)
+        self._directory = directory if is_primary else None
+        self._metrics_log = MetricsLog(self._directory, self.note)
 
     def note(self, text: str) -> None:
         """Print a note, and keep it for the final report."""
@@ -51,16 +53,22 @@ class Telemetry:
         """Print a note now; what it is about is in the final report in other words."""
         self.progress_bar.print(f"note: {text}")
 
-    def start(self, step: int, log_point: int, **facts: Any) -> None:
-        """Open the metrics log of a run that starts or resumes at a step.
+    def start(self, step: int, log_point: int, record: RunRecord, **facts: Any) -> None:
+        """Open the metrics log of a run that starts or resumes at a step, and write its record.
 
         Args:
             step: The step.
             log_point: The last log point that is not reported again.
+            record: The record of the run.
             **facts: What else the line of the start has.
         """
         self._metrics_log.open(step, log_point)
         self._metrics_log.write("start", step=step, **facts)
+        if self._directory is not None:
+            try:
+                record.write(self._directory)
+            except OSError as error:
+                self.note(f"`{RUN_RECORD}` could not be written: {error.strerror or error}")
 
     def log_metrics(self, step: int, epoch: int, means: Mapping[str, float]) -> None:
         """Report the means of the steps up to one; epochs are counted from 1."""

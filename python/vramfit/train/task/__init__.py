@@ -1,1 +1,1 @@
-"""What a configuration of `vramfit train` describes: data, model, loss, optimizer and their step."""
+"""What a configuration of `vramfit train` describes: data, model, loss and optimizer."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vramfit.errors import InvalidArgumentError
+from vramfit.train.baseline import Baseline
 from vramfit.train.task.losses import RowMetrics
 from vramfit.train.task.python_name import is_python_name
 
@@ -15,23 +15,10 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 64 << 20
 """Of the targets that are read, of each set: a second of reading from a slow disk."""
+_MIN_ROWS = 4096
+"""Of a batch of targets, which are small."""
 _MIN_PROBABILITY = 1e-6
 """Of what no training row has: its logarithm is finite."""
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """The metrics of a constant prediction.
-
-    Attributes:
-        prediction: What is predicted, as a clause.
-        metrics: Means over rows of the validation data, or of the training data without it.
-        rows: Rows that the metrics are the mean of.
-    """
-
-    prediction: str
-    metrics: dict[str, float]
-    rows: int
 
 
 def compute_baseline(
@@ -71,12 +58,13 @@ def compute_baseline(
         metrics = {"loss": log_sum / rows, "accuracy": correct / rows}
         return Baseline("the frequency of each class", metrics, int(rows))
 
-    sums, count = np.zeros(1), 0
+    sums: Any = np.zeros(1)
+    count = 0
     for part in _parts(train):
         _check(part, data)
-        sums = sums + part.sum(axis=0, dtype=np.float64)
+        sums = sums + np.asarray(part, np.float64).sum(axis=0)
         count += len(part)
-    mean = np.asarray(sums / count)
+    mean: Any = sums / count
     constant, prediction = mean, "the mean of the targets"
     if loss == "cross_entropy":
         constant, prediction = np.log(np.maximum(mean, _MIN_PROBABILITY)), "their mean probability"
@@ -108,7 +96,9 @@ def _check(part: Any, data: Mapping[str, Any]) -> None:
     import numpy as np
 
     name, loss = data["targets"]["dataset"], data["loss"]
-    outside = part[(part < 0) | (part > 1)] if loss.endswith("cross_entropy") else ()
+    if loss not in ("cross_entropy", "binary_cross_entropy"):
+        return
+    outside: Any = part[(part < 0) | (part > 1)]
     if len(outside):
         raise InvalidArgumentError(
             f"`{name}` has the value {outside[0]:g}, but `{loss}` takes probabilities",
@@ -149,7 +139,7 @@ def _open_targets(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[L
         loader = Loader(
             path,
             {"targets": own["targets"]},
-            batch_size=own["batch_size"],
+            batch_size=max(own["batch_size"], _MIN_ROWS),
             # The beginning of a shuffled epoch is a sample of all rows.
             shuffle=True,
             seed=own["seed"],
@@ -164,5 +154,3 @@ def _open_targets(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[L
     if not is_split and validation_path is None:
         return train, train
     return train, open_loader(validation_path or own["path"], "validation")
-
-

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from vramfit.errors import InvalidFileError
+from vramfit.train.run_record import read_record
 
 _MAX_RATIO = 2.0**14
 """Means so many times larger than the deviation leave a float32 less than 10 bits of a value."""
@@ -62,6 +67,45 @@ def compute_normalization(
             "std": std.astype(np.float32),
         }
     return normalization, notes
+
+
+def find_normalization(
+    config: Mapping[str, Any], source: Mapping[str, Any]
+) -> tuple[Normalization, list[str]]:
+    """Return the statistics of a run that began before, or those of the training rows.
+
+    Args:
+        config: A whole configuration.
+        source: What the training rows are read from, as a run records it.
+    """
+    import numpy as np
+
+    directory = Path(config["training"]["directory"])
+    with contextlib.suppress(FileNotFoundError, InvalidFileError, KeyError, TypeError):
+        record = read_record(directory)
+        known, old = record.normalization, record.config
+        keys = ("inputs", "targets", "normalize", "validation_path", "validation_fraction")
+        is_same = old is not None and all(old["data"][key] == config["data"][key] for key in keys)
+        if (
+            known is not None
+            and is_same
+            and record.sources["data"]["contents"] == source["contents"]
+        ):
+            found = {
+                name: {word: np.array(one[word], np.float32) for word in ("mean", "std")}
+                for name, one in known.items()
+            }
+            return found, []
+    return compute_normalization(config)
+
+
+def as_lists(normalization: Normalization) -> dict[str, dict[str, list[float]]] | None:
+    """Return statistics as JSON has them; None where nothing is normalized."""
+    found = {
+        name: {word: array.tolist() for word, array in one.items()}
+        for name, one in normalization.items()
+    }
+    return found or None
 
 
 def unknown_normalization(config: Mapping[str, Any], data: Mapping[str, Any]) -> Normalization:

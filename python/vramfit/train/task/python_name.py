@@ -117,7 +117,8 @@ def _load_file(path: Path, key: str) -> ModuleType:
     if known is not None or importlib.util.find_spec(name) is not None:
         name = f"_vramfit_user_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -10,6 +10,7 @@ mod evaluate;
 mod ineffective_keys;
 mod init;
 mod labels;
+mod list;
 mod outcome;
 mod processes;
 mod proposal;
@@ -45,6 +46,7 @@ Examples:
   vramfit train train.toml --dry-run t4
   vramfit train train.toml --set optimizer.learning_rate=3e-4 --epochs 20
   vramfit train --evaluate runs/train test.h5
+  vramfit train --list runs --html runs.html
 
 Exit codes:
   0      finished, or stopped early as configured
@@ -57,8 +59,8 @@ pub(crate) struct Args {
     /// Configuration file of the run
     #[arg(
         value_name = "CONFIG",
-        required_unless_present_any = ["init", "evaluate"],
-        conflicts_with_all = ["init", "evaluate"]
+        required_unless_present_any = ["init", "evaluate", "list"],
+        conflicts_with_all = ["init", "evaluate", "list"]
     )]
     config: Option<PathBuf>,
     /// Write a configuration template in which all keys are explained; `-` is standard output
@@ -87,6 +89,15 @@ pub(crate) struct Args {
     /// Checkpoint to evaluate: `best`, `last`, or a step
     #[arg(long, value_name = "WHICH", requires = "evaluate", value_parser = trained_run::parse_checkpoint)]
     checkpoint: Option<serde_json::Value>,
+    /// Show the runs in a directory side by side
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["init", "evaluate", "check", "dry_run", "set"])]
+    list: Option<PathBuf>,
+    /// Write the list as a self-contained HTML file, too (with `--list`)
+    #[arg(long, value_name = "FILE", requires = "list")]
+    html: Option<PathBuf>,
+    /// Overwrite an existing file (with `--html`)
+    #[arg(long, requires = "html")]
+    force: bool,
     /// Dry-run on a virtual GPU and report the largest batch size that fits
     #[arg(long, value_name = "GPU", conflicts_with = "check")]
     dry_run: Option<String>,
@@ -146,6 +157,9 @@ impl Args {
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     if let Some(path) = &args.init {
         return init::run(path, args.data.as_deref(), output);
+    }
+    if let Some(directory) = &args.list {
+        return list::run(directory, args.html.as_deref(), args.force, args.json, output);
     }
     if let Some([run, data]) = args.evaluate.as_deref() {
         let model = ModelArgs {

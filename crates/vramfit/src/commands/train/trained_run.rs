@@ -21,7 +21,7 @@ pub(crate) struct ModelArgs {
     /// Checkpoint to use: `best`, `last`, or a step
     #[arg(long, value_name = "WHICH", default_value = "best", value_parser = parse_checkpoint)]
     pub(crate) checkpoint: Json,
-    /// Device: `cpu`, `gpu` or `cuda` (required), `cuda?` (a GPU if there is one); JAX's default if not set
+    /// Device: `cpu`, `gpu` or `cuda` (required), `cuda?` (a GPU if there is one)
     #[arg(long, value_name = "D")]
     pub(crate) device: Option<String>,
 }
@@ -101,6 +101,15 @@ impl TrainedRun {
         Ok(found)
     }
 
+    /// Returns the device for a model that was trained on one of these: a GPU where there is one.
+    fn device(&self) -> Option<&'static str> {
+        match self.config.training.device.as_deref() {
+            Some("cpu") => Some("cpu"),
+            Some("gpu" | "cuda" | "cuda?") => Some("cuda?"),
+            _ => None,
+        }
+    }
+
     /// Has Python do something with the model, and returns its result.
     ///
     /// # Errors
@@ -117,7 +126,7 @@ impl TrainedRun {
         request["action"] = action.into();
         request["run"] = self.directory.to_string_lossy().into();
         request["checkpoint"] = model.checkpoint.clone();
-        request["device"] = json!(model.device);
+        request["device"] = json!(model.device.as_deref().or(self.device()));
         request["progress"] = if json || output.is_quiet() { "none" } else { "auto" }.into();
         request["parent_pid"] = std::process::id().into();
         let folder = RequestDir::new(&request)?;

@@ -1,0 +1,79 @@
+//! `vramfit train --list DIR`: the runs below a directory, side by side.
+
+use std::path::{Path, PathBuf};
+
+use vramfit_core::report::Report;
+use vramfit_core::{Error, Result};
+
+use crate::files::{cannot_read, writable, write};
+use crate::metrics_logs;
+use crate::output::Output;
+use crate::status::Status;
+
+/// Levels of directories that are searched.
+const MAX_DEPTH: usize = 4;
+
+/// Lists the runs.
+///
+/// # Errors
+/// `invalid-argument` when there are none; `io` when the directory cannot be read, or the page not be written.
+pub(super) fn run(
+    directory: &Path,
+    html: Option<&Path>,
+    force: bool,
+    json: bool,
+    output: &mut Output,
+) -> Result<Status> {
+    let html = html.map(|path| writable(path, force)).transpose()?;
+    let mut found = Vec::new();
+    find_runs(directory, MAX_DEPTH, &mut found).map_err(|error| cannot_read(directory, error))?;
+    found.sort();
+    let runs: Vec<_> = found
+        .iter()
+        // Runs that have not begun, or whose log cannot be read, have nothing to show.
+        .filter_map(|path| {
+            let log = metrics_logs::read(&metrics_logs::find(path)?).ok()?;
+            let name = path.strip_prefix(directory).unwrap_or(path);
+            let name = if name.as_os_str().is_empty() { path } else { name };
+            Some((name.display().to_string(), log))
+        })
+        .collect();
+    if runs.is_empty() {
+        let message = format!("there are no training runs in `{}`", directory.display());
+        return Err(Error::invalid_argument(message)
+            .hint("name a directory that has those of `vramfit train` or `fit`, such as `runs`"));
+    }
+    let report = Report::from_training_runs(&runs);
+    match json {
+        true => output.data(&format!("{}\n", report.to_json()))?,
+        false => output.text(&format!("{}\n", report.to_full_text()))?,
+    }
+    if let Some(path) = html {
+        write(&path, &report.to_html(), force)?;
+        output.info(&format!("written to {}", path.display()));
+    }
+    Ok(Status::Yes)
+}
+
+/// Adds the directories below one that have the log of a run, and itself.
+fn find_runs(
+    directory: &Path,
+    depth: usize,
+    found: &mut Vec<PathBuf>,
+) -> std::result::Result<(), std::io::Error> {
+    if metrics_logs::find(directory).is_some_and(|log| log.is_file()) {
+        found.push(directory.to_owned());
+    }
+    if depth == 0 {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        // No links, which may lead in a circle.
+        if entry.file_type()?.is_dir() {
+            // One that cannot be read is skipped, unless it is what the user has named.
+            let _ = find_runs(&entry.path(), depth - 1, found);
+        }
+    }
+    Ok(())
+}
