@@ -496,6 +496,62 @@ def test_state_of_callbacks_is_noted_where_it_is_missing(train, tmp_path):
     assert list(saved["callbacks"]) == ["Plateau"]
 
 
+def test_a_callback_without_state_can_say_so(train, tmp_path):
+    options = {"directory": tmp_path / "run", "progress": "none"}
+    fit(step, start(), load(train), **options)
+    result = fit(step, start(), load(train), epochs=2, tensorboard=True, **options)
+    assert result.notes == ()
+    assert fit(step, start(), load(train), epochs=3, **options).notes == ()
+
+
+class Unsized:
+    """Batches whose number is not known, or is said to be another one."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+class Undersized(Unsized):
+    def __len__(self):
+        return 16
+
+
+def test_a_budget_is_kept_where_the_length_of_the_data_is_wrong(train):
+    result = fit(step, start(), Undersized(listed(train)), steps=20, progress="none")
+    assert (result.steps, int(result.state["steps"])) == (20, 20)
+
+
+def test_a_budget_at_the_end_of_an_epoch_of_unknown_length(train, tmp_path):
+    batches = Unsized(listed(train))
+
+    def go(steps, directory=None):
+        return fit(
+            step,
+            start(),
+            batches,
+            eval_step=evaluate,
+            eval_data=batches.batches[:2],
+            steps=steps,
+            directory=directory,
+            progress="none",
+        )
+
+    part = go(32, tmp_path / "run")
+    assert [(epoch.steps, epoch.complete) for epoch in part.epochs] == [(32, False)]
+    assert [(it.step, it.scheduled) for it in part.evaluations] == [(32, False)]
+    both, whole = go(70, tmp_path / "run"), go(70)
+    assert same(both.state, whole.state)
+    # The evaluation at the end of the first session becomes that of the epoch.
+    assert both.evaluations == whole.evaluations
+    assert [it.step for it in both.evaluations] == [32, 64, 70]
+    assert [epoch.validation for epoch in both.epochs] == [
+        epoch.validation for epoch in whole.epochs
+    ]
+
+
 def test_two_callbacks_of_a_class_have_their_own_state(train, tmp_path):
     options = {"directory": tmp_path / "run", "progress": "none", "log_every": 8}
     fit(step, start(), load(train), steps=24, callbacks=[StopAt(3), StopAt(99)], **options)

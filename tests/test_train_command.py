@@ -33,7 +33,7 @@ def test_each_model_learns_a_generated_task(sequences, kind, model, epochs, reac
     done = vramfit("train", "train.toml", "--json", cwd=sequences, code=0)
     printed = json.loads(done.stdout)
     assert printed["outcome"] == "finished"
-    best = printed["result"]["best"]["validation"]["loss"]
+    best = printed["result"]["best"]["metrics"]["loss"]
     assert 0.0156 < best < reached
     page = (sequences / "run/report.html").read_text()
     assert "default-src 'none'" in page

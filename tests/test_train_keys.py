@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import h5py
 import numpy as np
@@ -15,13 +16,28 @@ RUNS = {
         "data": {"validation_fraction": 0.2, "batch_size": 32, "shuffle": False, "seed": 3},
         "model": {"kind": "mlp", "hidden_sizes": [16, 8], "dropout": 0.3, "dtype": "bfloat16"},
         "optimizer": {"name": "sgd", "momentum": 0.5, "learning_rate": 0.01, "clip": 1.0},
-        "training": {"seed": 5, "stop_after": 1, "log_every": 7, "stop_on_nan": False},
+        "training": {
+            "seed": 5,
+            "stop_after": 1,
+            "log_every": 7,
+            "stop_on_nan": False,
+            "loss": "huber",
+            "best_by": "min loss",
+        },
         "checkpoint": {"every_steps": 20, "keep_last": 1, "keep_best": 2},
     },
     "gru": {
-        "data": {"sequence_length": 4, "memory": "64MiB"},
+        "data": {"sequence_length": 4, "memory": "64MiB", "normalize": "both"},
         "model": {"kind": "gru", "hidden_sizes": [8], "layers": 3, "dropout": 0.5},
-        "optimizer": {"name": "lion", "weight_decay": 0.1, "accumulate": 2},
+        "optimizer": {
+            "name": "lion",
+            "weight_decay": 0.1,
+            "weight_decay_mask": "matrices",
+            "accumulate": 2,
+            "schedule": "reduce_on_plateau",
+            "plateau_factor": 0.3,
+            "plateau_patience": 1,
+        },
         "training": {"steps_per_dispatch": 4},
         "checkpoint": {"every_seconds": 1},
     },
@@ -36,7 +52,12 @@ RUNS = {
     },
     "pixels": {
         "data": {"inputs": "pixels", "targets": "kind", "scale": "1/255", "path": "labeled.h5"},
-        "model": {"kind": "mlp"},
+        "model": {"kind": "cnn", "hidden_sizes": [8]},
+        "training": {"steps": 8, "eval_every": 3},
+    },
+    "own": {
+        "data": {"inputs": "signal", "targets": "kind", "path": "labeled.h5"},
+        "model": {"kind": "own.py:Net", "arguments": {"width": 8}},
     },
     "transformer": {
         "data": {
@@ -78,6 +99,7 @@ def data(tmp_path_factory):
     generate(folder, samples=400)
     write_labeled(folder / "labeled.h5", 300, seed=1)
     write_labeled(folder / "held-out.h5", 64, seed=2)
+    shutil.copy(ROOT / "tests/own_models.py", folder / "own.py")
     return folder
 
 
@@ -97,8 +119,14 @@ def write_config(folder, kind):
     lines = []
     for section in {**tables, **RUNS[kind]}:
         keys = {**tables.get(section, {}), **RUNS[kind].get(section, {})}
-        lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+        lines += [f"[{section}]", *(f"{key} = {as_toml(value)}" for key, value in keys.items())]
     (folder / f"{kind}.toml").write_text("\n".join(lines) + "\n")
+
+
+def as_toml(value):
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {as_toml(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value)
 
 
 def epoch_losses(folder, kind):

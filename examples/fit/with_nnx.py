@@ -81,7 +81,7 @@ def main():
         epochs=5,
         directory=sys.argv[2] if len(sys.argv) > 2 else None,
     )
-    print(f"validation loss {result.best.validation['loss']:.4f}")
+    print(f"validation loss {result.best.metrics['loss']:.4f}")
 
 
 if __name__ == "__main__":

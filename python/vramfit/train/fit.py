@@ -73,8 +73,8 @@ def fit(
             :class:`vramfit.train.Evaluation`, :class:`vramfit.train.EpochEnd`,
             :class:`vramfit.train.CheckpointSaved` and :class:`vramfit.train.RunEnd`. The run is a
             :class:`vramfit.train.TrainingRun`. One with `save_state` (which returns values that
-            JSON has) and `restore_state` is part of checkpoints, by its `name` or its class; one
-            with `close` is closed at the end, also after an exception.
+            JSON has, or None for no state) and `restore_state` is part of checkpoints, by its
+            `name` or its class; one with `close` is closed at the end, also after an exception.
         accumulators: For each metric of `eval_step` that is not a scalar, what merges it over
             batches, such as :class:`vramfit.train.ConfusionMatrix`.
         **overrides: Fields of :class:`vramfit.train.FitOptions`, such as `epochs=3`; they take

@@ -149,7 +149,7 @@ class Result:
     def best_state(self) -> Any:
         """The state with the best evaluation, restored from its checkpoint.
 
-        `state` itself, if that is the best.
+        `state` itself, if that is the best. With several processes, read it in all of them.
 
         Raises:
             InvalidArgumentError: There was no evaluation, or there is no checkpoint of that state.

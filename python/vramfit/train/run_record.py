@@ -205,16 +205,26 @@ def record_session(device: str, command: str | None = None) -> Session:
     )
 
 
-def record_code(names: Mapping[str, str | None]) -> dict[str, CodeFile]:
-    """Return the files that values of a configuration name, by their keys."""
-    found = {}
-    for key, text in names.items():
-        location = (text or "").rsplit(":", 1)[0]
+def record_code(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, CodeFile]]:
+    """Return a configuration with absolute paths, and the user's files that it names, by key.
+
+    Args:
+        config: A whole configuration of `vramfit train`.
+    """
+    recorded = {table: dict(keys) for table, keys in config.items()}
+    for key in ("path", "validation_path"):
+        if (path := recorded["data"][key]) is not None:
+            recorded["data"][key] = os.path.abspath(path)
+    code = {}
+    for table, key in (("model", "kind"), ("training", "loss")):
+        location, _, name = (recorded[table][key] or "").rpartition(":")
         if location.endswith(".py"):
-            path = Path(location).absolute()
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            found[key] = CodeFile(str(path), f"{CODE}/{path.name}", digest)
-    return found
+            path = os.path.abspath(location)
+            recorded[table][key] = f"{path}:{name}"
+            digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            copy = f"{CODE}/{os.path.basename(path)}"
+            code[f"{table}.{key}"] = CodeFile(path, copy, digest)
+    return recorded, code
 
 
 def _git_state() -> dict[str, Any] | None:

@@ -261,6 +261,9 @@ pub(super) fn format_duration(seconds: f64) -> String {
 mod tests {
     use super::*;
 
+    /// A chart: its title, and the points of each curve by label.
+    type Chart<'a> = (&'a str, Vec<(&'a str, &'a [Point])>);
+
     #[test]
     fn evaluations_are_drawn_by_steps_and_the_learning_rate_last() {
         let lines = r#"{"event":"start","step":0,"device":"CPU","best_by":"max f1"}
@@ -273,7 +276,7 @@ mod tests {
         let report = report(&MetricsLog::read(lines));
         let why = "stopped by a callback: enough; best validation f1 0.7500 at step 6";
         assert_eq!(report.headline, why);
-        let charts: Vec<(&str, Vec<(&str, &[Point])>)> = report
+        let charts: Vec<Chart<'_>> = report
             .sections
             .iter()
             .filter_map(|section| match &section.content {
@@ -285,7 +288,7 @@ mod tests {
                 (title, curves.collect())
             })
             .collect();
-        let expected: Vec<(&str, Vec<(&str, &[Point])>)> = vec![
+        let expected: Vec<Chart<'_>> = vec![
             (
                 "loss",
                 vec![("train", &[(5, 1.5), (10, 1.0)]), ("validation", &[(6, 0.4), (12, 0.3)])],

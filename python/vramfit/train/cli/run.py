@@ -54,11 +54,11 @@ def run_training(request: Mapping[str, Any]) -> dict[str, Any]:
     if request["progress"] != "none" and is_primary:
         with contextlib.suppress(OSError):  # the terminal may have been closed
             print("\n".join(lines), file=sys.stderr, flush=True)
-    code = {"model.kind": config["model"]["kind"], "training.loss": config["training"]["loss"]}
+    recorded, code = record_code(config)
     record = RunRecord(
-        config=config,
+        config=recorded,
         data=data,
-        code=record_code(code),
+        code=code,
         normalization=as_lists(normalization),
         command=request["command"],
     )

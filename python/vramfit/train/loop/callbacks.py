@@ -50,16 +50,17 @@ class Callbacks:
                     raise
 
     def states(self) -> dict[str, Any]:
-        """Return the states of those that have one, as JSON has them.
+        """Return the states of those that have one and not None, as JSON has them.
 
         Raises:
             InvalidArgumentError: A state has values that JSON does not have.
         """
-        return {
+        states = {
             name: _as_json(name, callback.save_state())  # type: ignore[attr-defined]
             for name, callback in self._callbacks.items()
             if _has_state(callback)
         }
+        return {name: state for name, state in states.items() if state is not None}
 
     def restore(self, saved: Mapping[str, Any], step: int, note: Callable[[str], None]) -> None:
         """Restore their states from the checkpoint of a step; note those that have none there."""
@@ -67,10 +68,10 @@ class Callbacks:
         for name, callback in self._callbacks.items():
             if not _has_state(callback):
                 missing.append(f"`{name}` has no `save_state`")
-            elif name not in saved:
-                missing.append(f"`{name}` is not in the checkpoint")
-            else:
+            elif name in saved:
                 callback.restore_state(saved[name])  # type: ignore[attr-defined]
+            elif callback.save_state() is not None:  # type: ignore[attr-defined]
+                missing.append(f"`{name}` is not in the checkpoint")
         unknown = [f"`{name}` is no longer there" for name in saved if name not in self._callbacks]
         if missing:
             note(f"callbacks start anew at step {step}: {', '.join(missing)}")

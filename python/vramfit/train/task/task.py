@@ -38,6 +38,7 @@ class Task:
         row: The shape of one row of inputs, as the model sees it.
         input_dtype: The type of inputs in a batch.
         target_row: The shape of one row of the targets.
+        target_dtype: The type of targets in a batch.
         loss: The name of the loss.
         classes: Number of classes, if the model predicts one.
         columns: Which of inputs and targets are normalized.
@@ -51,6 +52,7 @@ class Task:
     row: tuple[int, ...]
     input_dtype: str
     target_row: tuple[int, ...]
+    target_dtype: str
     loss: str
     classes: int | None
     columns: list[str]
@@ -180,6 +182,8 @@ class Task:
                 hint="return an array with a row of outputs for each row",
             )
         if is_python_name(self.loss):
+            targets = jax.ShapeDtypeStruct((_EXAMPLE_ROWS, *self.target_row), self.target_dtype)
+            jax.eval_shape(self.row_metrics, outputs, targets)
             return
         expected: tuple[int, ...] = (math.prod(self.target_row),)
         if self.classes is not None:
@@ -245,6 +249,7 @@ def build_task(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
         row=row,
         input_dtype=data["inputs"]["batch_dtype"],
         target_row=row if data["predicts_next"] else tuple(data["targets"]["shape"][1:]),
+        target_dtype=data["targets"]["batch_dtype"],
         loss=data["loss"],
         classes=data["classes"],
         columns=normalized_columns(config),
