@@ -88,6 +88,10 @@ MODULES = [
             "confusion_counts",
             "RocAuc",
             "score_histogram",
+            "Baseline",
+            "load",
+            "TrainedModel",
+            "load_state",
         ],
     ),
     (

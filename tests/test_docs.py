@@ -1,5 +1,7 @@
 """The pages that people start with say what really happens."""
 
+import contextlib
+import io
 import os
 import pathlib
 import re
@@ -102,6 +104,28 @@ def test_samples_that_are_not_rows_are_read_as_written(tmp_path, monkeypatch):
     exec(compile("\n".join(blocks(page, "python")), page, "exec"), {})
     for command in "\n".join(blocks(page, "console")).splitlines():
         run_command(*shlex.split(command.removeprefix("$ ")), code=0)
+
+
+@pytest.mark.parametrize("page", ["after-training", "training-models"])
+def test_training_and_what_follows_work_as_written(tmp_path, monkeypatch, page):
+    """Files are written, programs executed in one process, commands run, in order."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / f"docs/guides/{page}.md").read_text()
+    names, printed, wanted = {}, io.StringIO(), ""
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.M | re.S):
+        first = block.split(maxsplit=2)[:2]
+        if first[0] == "#" and first[1].endswith((".py", ".toml")):
+            (tmp_path / first[1]).write_text(block)
+        elif language == "python":
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block, page, "exec"), names)
+        elif language == "console":
+            for command in block.splitlines():
+                words = shlex.split(command.removeprefix("$ vramfit "))
+                run_vramfit(*words, cwd=tmp_path, code=0)
+        else:
+            wanted += block
+    assert printed.getvalue() == wanted
 
 
 def test_a_pull_request_is_checked_as_written(tmp_path):

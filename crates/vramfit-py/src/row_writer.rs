@@ -27,7 +27,11 @@ impl RowWriter {
     /// `datasets` are names, types and shapes; `purpose` identifies what is written.
     #[new]
     #[pyo3(signature = (path, datasets, attributes, *, piece_rows, purpose, force, resume))]
-    #[allow(clippy::too_many_arguments, reason = "keyword arguments in Python")]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "arguments from Python come by value, and by keyword"
+    )]
     fn new(
         py: Python<'_>,
         path: PathBuf,

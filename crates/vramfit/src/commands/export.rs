@@ -20,12 +20,12 @@ use crate::status::Status;
 #[command(after_help = "\
 Examples:
   vramfit export runs/train --format stablehlo
-  vramfit export runs/train --format safetensors --output model.safetensors --checkpoint last
+  vramfit export runs/train --format safetensors --output model.safetensors
+  vramfit export runs/train --format safetensors --checkpoint last --force
 
 Exit codes:
   0  written
-  1  the file cannot be written
-  2  the request is invalid, or the model cannot be exported in this format
+  2  an error: no such run, a file that exists, a model that cannot be exported in this format
 ")]
 pub(crate) struct Args {
     /// Directory of a run of `vramfit train`

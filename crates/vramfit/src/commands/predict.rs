@@ -25,8 +25,7 @@ Examples:
 
 Exit codes:
   0  all rows are predicted
-  1  the predictions cannot be made or written
-  2  the request is invalid: no such run, other rows than in training, an output that exists
+  2  an error: no such run, other rows than in training, an output that exists, a full disk
 ")]
 pub(crate) struct Args {
     /// Directory of a run of `vramfit train`

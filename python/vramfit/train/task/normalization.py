@@ -84,8 +84,7 @@ def find_normalization(
     with contextlib.suppress(FileNotFoundError, InvalidFileError, KeyError, TypeError):
         record = read_record(directory)
         known, old = record.normalization, record.config
-        keys = ("inputs", "targets", "normalize", "validation_path", "validation_fraction")
-        is_same = old is not None and all(old["data"][key] == config["data"][key] for key in keys)
+        is_same = old is not None and _statistics_keys(old) == _statistics_keys(config)
         if (
             known is not None
             and is_same
@@ -97,6 +96,13 @@ def find_normalization(
             }
             return found, []
     return compute_normalization(config)
+
+
+def _statistics_keys(config: Mapping[str, Any]) -> list[Any]:
+    """Return what the statistics depend on, beside the content of the file."""
+    own = config["data"]
+    keys = ("inputs", "targets", "normalize", "validation_fraction")
+    return [own["validation_path"] is None, *(own[key] for key in keys)]
 
 
 def as_lists(normalization: Normalization) -> dict[str, dict[str, list[float]]] | None:

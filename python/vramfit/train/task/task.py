@@ -237,6 +237,8 @@ def build_task(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
     """
     row = row_shape(data)
     seed = config["training"]["seed"]
+    # The configuration has the path of a file that may have been moved since the run began.
+    loss = config["training"]["loss"] if is_python_name(data["loss"]) else data["loss"]
     task = Task(
         model=find_model(
             config["model"],
@@ -250,11 +252,11 @@ def build_task(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
         input_dtype=data["inputs"]["batch_dtype"],
         target_row=row if data["predicts_next"] else tuple(data["targets"]["shape"][1:]),
         target_dtype=data["targets"]["batch_dtype"],
-        loss=data["loss"],
+        loss=loss,
         classes=data["classes"],
         columns=normalized_columns(config),
         scale=config["data"]["scale"],
-        row_metrics=find_row_metrics(data["loss"]),
+        row_metrics=find_row_metrics(loss),
         optimizer=build_optimizer(
             config["optimizer"], total_steps(config, data), data["steps_per_epoch"]
         ),
