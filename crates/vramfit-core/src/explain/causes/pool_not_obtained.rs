@@ -139,7 +139,7 @@ fn small_request(facts: &Facts<'_>) -> Option<Judgement> {
     let unknown = facts.figures.pool_bytes.is_none() && facts.log.map().is_none();
     (unknown && request.size.bytes <= MAX_SMALL_BYTES && facts.steps_before_failure() == 0).then(|| {
         let summary = format!(
-            "{} is little for a GPU: the pool may be much smaller than meant, because others use the \
+            "{} is little for a GPU: the pool may be much smaller than intended, because others use the \
              GPU's memory",
             Bytes(request.size.bytes)
         );

@@ -53,7 +53,7 @@ fn remedy(remedy: &Remedy) -> Value {
     json!({
         "id": remedy.id,
         "text": remedy.text,
-        "command": remedy.command,
+        "command": non_empty(&remedy.command),
         "bytes": remedy.bytes,
         "basis": remedy.basis.label(),
         "outcome": non_empty(&remedy.outcome),
