@@ -39,19 +39,22 @@ impl Facts<'_> {
     /// not tell what one has for it.
     pub(super) fn gpus_if_sharded(&self, need: Need) -> Option<u64> {
         let total = self.figures.gpu_total_bytes;
-        let fraction = self.settings.fraction_in_force().min(MAX_FRACTION);
-        let limit = total.map(|total| self.settings.limit_bytes(total, fraction));
+        let settings = &self.settings;
+        let limit = total.map(|total| match settings.has_pool() {
+            true => settings.limit_bytes(total, settings.fraction_in_force().min(MAX_FRACTION)),
+            false => total,
+        });
         let limit = self.figures.limit_bytes.or(limit).filter(|limit| *limit > 0)?;
         Some(need.bytes.div_ceil(limit).max(2))
     }
 
-    /// Returns the smallest GPU on which a pool of this fraction has so many bytes.
+    /// Returns the smallest GPU on which a pool of this fraction has so many bytes; of equally large ones the best known.
     pub(super) fn smallest_gpu(&self, bytes: u64, fraction: f64) -> Option<&'static Gpu> {
         let has_room =
             |gpu: &&Gpu| self.settings.limit_bytes(gpu.total_memory_bytes, fraction) >= bytes;
         let is_card = |gpu: &&Gpu| gpu.mig_parent.is_none() && !gpu.shares_host_memory;
         let cards = gpu::all().iter().filter(is_card);
-        cards.filter(has_room).min_by_key(|gpu| gpu.total_memory_bytes)
+        cards.filter(has_room).min_by_key(|gpu| gpu.total_memory_bytes >> 30)
     }
 
     /// Returns the smallest GPUs on which the program fits: with the default fraction, and with the largest one where

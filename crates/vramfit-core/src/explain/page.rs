@@ -17,7 +17,7 @@ pub fn page_head(id: CauseId) -> String {
     let (first, rest) = title.split_at(1);
     let mut page = format!(
         "# {}{rest}\n\n[`vramfit explain`](../commands/explain.md) calls this cause `{}`.\n\n{}\n\n\
-         Ruled out if {}.\n",
+         It is ruled out if {}.\n",
         first.to_uppercase(),
         id.id(),
         id.meaning(),
@@ -25,7 +25,7 @@ pub fn page_head(id: CauseId) -> String {
     );
     let remedies = remedy::of_cause(&facts, id);
     if !remedies.is_empty() {
-        page.push_str("\n## What to do\n\n");
+        page.push_str("\n## What to do\n\nWhere the log tells no more:\n\n");
     }
     for remedy in remedies {
         let command = match remedy.command.as_str() {

@@ -13,7 +13,7 @@ use super::facts::Facts;
 use super::message::Message;
 use beside::{free_gpu, hide_from_tensorflow, host_memory, outside_pool, tpu};
 use pool::{fragmentation, preallocate, raise_fraction};
-use program::{divide, need_less, smaller_batch};
+use program::{divide, less_at_once, need_less};
 
 /// Where the bytes of a remedy come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,7 +150,7 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
                 "compile without trying kernels; the default ones may be slower",
                 format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
             );
-            std::iter::once(off).chain(smaller_batch(facts)).collect()
+            std::iter::once(off).chain(less_at_once(facts)).collect()
         }
         CauseId::Leak => vec![Remedy::new(
             "find-leak",

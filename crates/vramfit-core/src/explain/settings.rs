@@ -71,14 +71,6 @@ impl LoggedSettings {
         self.fraction.unwrap_or_else(|| self.default_fraction())
     }
 
-    /// Returns how the fraction in force is called.
-    pub(super) fn fraction_words(&self) -> String {
-        match self.fraction {
-            Some(fraction) => format!("the {fraction} that the log names"),
-            None => format!("the default of {}", self.default_fraction()),
-        }
-    }
-
     /// Returns the limit of a pool with this fraction of a GPU.
     pub(super) fn limit_bytes(&self, total_memory_bytes: u64, fraction: f64) -> u64 {
         // A client gets the fraction through a 32-bit number.

@@ -85,10 +85,7 @@ mod tests {
             ("$ python fit.py --batch_size=64 2>&1 | tee log\n", "python fit.py --batch_size=64"),
             ("+ CUDA_VISIBLE_DEVICES=1 python3 -m pkg.fit -n 5\n", "python3 -m pkg.fit -n 5"),
             ("+ docker run --rm image python run.py --seeds=3\n", "python run.py --seeds=3"),
-            (
-                "(env) user@host:~/x$ /usr/bin/python3.11 -u fit.py\n",
-                "/usr/bin/python3.11 -u fit.py",
-            ),
+            ("(env) user@host:~/x$ /usr/bin/python3.11 -u fit.py\n", "python3.11 -u fit.py"),
             // Sentences, installations, and libraries in tracebacks.
             ("I ran python fit.py and it died\n", PLACEHOLDER),
             ("$ python -m pip install jax\n$ python setup.py install\n", PLACEHOLDER),

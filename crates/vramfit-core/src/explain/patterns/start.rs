@@ -27,6 +27,10 @@ fn script(at: &Match<'_>) -> Option<Message> {
     is_entry.then(|| Message::Script { path: at.original(path) })
 }
 
+/// What runs a command that it is given.
+const LAUNCHERS: [&str; 9] =
+    ["srun", "docker", "podman", "sudo", "time", "nohup", "numactl", "uv", "poetry"];
+
 /// `$ python train.py --batch_size=64`, a command as the log or its reporter shows it.
 fn command(at: &Match<'_>) -> Option<Message> {
     const MAX_WORDS_BEFORE: usize = 12;
@@ -38,40 +42,30 @@ fn command(at: &Match<'_>) -> Option<Message> {
         return None;
     }
     let line = at.block.place(at.block.line_start(at.from)).text;
-    // What is in quotes, or behind words of a sentence, is no command line.
-    let words = shlex::split(line.trim())?;
-    let is_python = |word: &String| {
-        let name = word.rsplit('/').next().unwrap_or(word);
-        let version = name.strip_prefix("python");
-        name == "torchrun"
-            || version.is_some_and(|version| {
-                version.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
-            })
+    let command = at.block.place(at.from).text;
+    let before = line.strip_suffix(&command)?;
+    // Behind a prompt, or alone; behind the words of a sentence it is no command line.
+    let words: Vec<&str> = before.split_whitespace().collect();
+    let prompt = words.iter().rposition(|word| word.ends_with(['$', '#', '>', '+', '%']));
+    let words = &words[prompt.map_or(0, |at| at + 1)..];
+    let is_before = |word: &&str| {
+        word.contains('=') || word.starts_with('-') || word.ends_with('/') || *word == "env"
     };
-    let first = words.iter().position(is_python)?;
-    let is_before = |word: &String| {
-        word.contains('=')
-            || matches!(word.as_str(), "$" | "#" | ">" | "+" | "%" | ">>>" | "!" | "sudo" | "env")
-            || word.ends_with('$')
-            || word.starts_with('-')
-    };
-    let launchers = ["srun", "docker", "podman", "time", "nohup", "numactl", "uv", "poetry"];
-    let is_launched = words[..first].iter().any(|word| launchers.contains(&word.as_str()));
-    if first > MAX_WORDS_BEFORE || !(is_launched || words[..first].iter().all(is_before)) {
+    let is_launched = words.iter().any(|word| LAUNCHERS.contains(word));
+    if words.len() > MAX_WORDS_BEFORE || !(is_launched || words.iter().all(is_before)) {
         return None;
     }
-    let program = &words[first..];
-    let names_script = match program.get(1).map(String::as_str) {
-        Some("-m") => program.get(2).is_some_and(|module| module != "pip" && module != "venv"),
-        _ => program
+    let ends = ["2>&1", "|", ">", ">>", "&", "&&", ";"];
+    let program: Vec<&str> =
+        command.split_whitespace().take_while(|word| !ends.contains(word)).collect();
+    let names_script = match program.get(1..)? {
+        ["-m", module, ..] => !matches!(*module, "pip" | "venv"),
+        words => words
             .iter()
             .take(MAX_OPTIONS)
             .any(|word| word.ends_with(".py") && !word.ends_with("setup.py")),
     };
-    let ends = ["2>&1", "|", ">", "&", "&&", ";"];
-    let program = program.iter().take_while(|word| !ends.contains(&word.as_str()));
-    let line = shlex::try_join(program.map(String::as_str)).ok()?;
-    names_script.then_some(Message::Command { line })
+    names_script.then(|| Message::Command { line: program.join(" ") })
 }
 
 /// `batch_size=64`, `--batch 8`, `global batch: 512`, and not the names of operations and layers.

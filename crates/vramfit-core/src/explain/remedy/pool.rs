@@ -22,11 +22,15 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     });
     let (Some(total), Some(limit)) = (figures.gpu_total_bytes, limit) else {
         // What little is left beside a large fraction is no cure that can be counted on.
-        let is_much = settings.fraction.is_some() || MAX_FRACTION - before > 0.1;
-        let text = format!(
-            "raise JAX's memory fraction to {MAX_FRACTION}, from {}",
-            settings.fraction_words()
-        );
+        let is_much = MAX_FRACTION - before > 0.1;
+        let text = match settings.fraction {
+            Some(named) => {
+                format!("raise JAX's memory fraction to {MAX_FRACTION}: the log names {named}")
+            }
+            None => format!(
+                "raise JAX's memory fraction to {MAX_FRACTION}; unless it is set, it is {before}"
+            ),
+        };
         return is_much.then(|| Remedy::new("raise-fraction", text, command));
     };
     let raised = settings.limit_bytes(total, MAX_FRACTION);
@@ -58,34 +62,50 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
     let figures = &facts.figures;
     let settings = &facts.settings;
     let needed = facts.need()?.bytes;
-    let limit = figures.limit_bytes.or(facts.most_of_budget());
     let fraction = settings.fraction_in_force();
+    let host = match figures.gpu_total_bytes {
+        Some(total) => format!(", at least {} of it", Bytes(needed.checked_sub(total)?)),
+        None => String::new(),
+    };
+    let limit = figures.limit_bytes.or(facts.most_of_budget());
     let total = limit.map(|limit| (limit as f64 / fraction.min(1.0)) as u64);
-    let total = figures.gpu_total_bytes.or(total)?;
-    let is_larger = figures.gpu_total_bytes.map_or(exceeds_gpu(facts), |_| needed > total);
-    let is_possible = is_larger && needed as f64 <= total as f64 * USUAL_UNIFIED_FRACTION;
+    let total = figures.gpu_total_bytes.or(total);
+    let is_possible = match total {
+        Some(total) => {
+            (figures.gpu_total_bytes.is_some() || exceeds_gpu(facts))
+                && needed as f64 <= total as f64 * USUAL_UNIFIED_FRACTION
+        }
+        None => needed >= MIN_LARGE_BYTES && needed <= MAX_UNIFIED_BYTES,
+    };
     let is_in_force = settings.unified_memory && fraction > 1.0;
-    if !is_possible || is_in_force {
+    if !is_possible || is_in_force || !settings.has_pool() {
         return None;
     }
-    let setting = format!("`XLA_CLIENT_MEM_FRACTION={USUAL_UNIFIED_FRACTION}`");
-    let why = match settings.unified_memory {
+    let condition = match total {
+        Some(_) => String::new(),
+        None => format!("if the GPU has less than {}: ", Bytes(needed)),
+    };
+    let setting = format!("XLA_CLIENT_MEM_FRACTION={USUAL_UNIFIED_FRACTION}");
+    let text = match settings.unified_memory {
         true => format!(
-            "add a fraction above 1, such as {setting}: `TF_FORCE_UNIFIED_MEMORY` by itself gives the pool no more \
-             than the GPU has, with it also memory of the host, slowly"
+            "{condition}add a fraction above 1, such as `{setting}`: `TF_FORCE_UNIFIED_MEMORY` by itself gives no \
+             memory of the host{host}"
         ),
         false => format!(
-            "use memory of the host as well, slowly: unified memory (`TF_FORCE_UNIFIED_MEMORY=true` with a fraction \
-             above 1, such as {setting})"
+            "{condition}use memory of the host as well, slowly{host}: `TF_FORCE_UNIFIED_MEMORY=true {setting}`"
         ),
     };
-    // Of a GPU that is not named, the total is a guess.
-    let amount = figures
-        .gpu_total_bytes
-        .map(|total| format!(", at least {} of it", Bytes(needed.saturating_sub(total))));
-    let text = format!("{why}{}", amount.unwrap_or_default());
     Some(Remedy::new("unified-memory", text, format!("vramfit run --spill -- {}", facts.command)))
 }
+
+/// The same, where the log shows that it is meant and is not in force.
+pub(super) fn completed_unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
+    unified_memory(facts).filter(|_| facts.settings.unified_memory)
+}
+
+/// Of a GPU that is not known, what is less is no reason to use the host's memory, and what is more is too much for it.
+const MIN_LARGE_BYTES: u64 = 8 << 30;
+const MAX_UNIFIED_BYTES: u64 = 256 << 30;
 
 /// Takes the whole limit at startup.
 pub(super) fn preallocate(facts: &Facts<'_>, why: &str) -> Remedy {

@@ -1,7 +1,7 @@
 //! Remedies by which the program needs less, or has more GPUs: those that suit the kind of program.
 
 use super::Remedy;
-use super::pool::{preallocate, unified_memory};
+use super::pool::{completed_unified_memory, preallocate, unified_memory};
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
@@ -15,17 +15,19 @@ type Offer = fn(&Facts<'_>) -> Option<Remedy>;
 
 /// Returns what makes the program need less, or gives it more: first what the log names, then what suits its kind.
 pub(super) fn need_less(facts: &Facts<'_>) -> Vec<Remedy> {
-    let named: [Offer; 4] = [captured_constants, jit_of_pmap, single_operation, growing_pool];
+    let named: [Offer; 5] =
+        [captured_constants, jit_of_pmap, single_operation, growing_pool, completed_unified_memory];
     let suited: &[Offer] = match Shortage::of(facts) {
-        Shortage::Outputs => &[smaller_outputs, more_gpus, narrow_types, unified_memory],
-        Shortage::State => &[donate, more_gpus, narrow_types, plan, smaller_batch, unified_memory],
-        Shortage::Activations => {
-            &[plan, smaller_batch, more_gpus, narrow_types, donate, unified_memory]
+        Shortage::Outputs => {
+            &[smaller_outputs, less_at_once, more_gpus, narrow_types, unified_memory]
         }
+        Shortage::State => &[donate, more_gpus, narrow_types, plan, smaller_batch],
+        Shortage::Activations => &[plan, smaller_batch, more_gpus, narrow_types, donate],
         Shortage::Weights => &[narrow_types, more_gpus, unified_memory, donate],
-        Shortage::ForwardPass => &[less_at_once, narrow_types, more_gpus, unified_memory],
-        Shortage::BeyondGpu => &[less_at_once, unified_memory, more_gpus, narrow_types, plan],
-        Shortage::LargeRequest => &[less_at_once, more_gpus, narrow_types, plan],
+        Shortage::ForwardPass => {
+            &[less_at_once, narrow_types, more_gpus, unified_memory, smaller_outputs]
+        }
+        Shortage::LargeRequest => &[less_at_once, more_gpus, narrow_types, unified_memory, plan],
         Shortage::LiveArrays => &[donate, more_gpus, narrow_types, less_at_once, plan],
     };
     named.iter().chain(suited).filter_map(|offer| offer(facts)).collect()
@@ -59,8 +61,6 @@ enum Shortage {
     Weights,
     /// Temporaries of a program without a backward pass.
     ForwardPass,
-    /// A program of an unknown kind needs more than the GPU has.
-    BeyondGpu,
     /// One large request of a program of an unknown kind.
     LargeRequest,
     /// A small request beside much that is in use.
@@ -73,22 +73,23 @@ impl Shortage {
             return Shortage::Outputs;
         }
         let parts = facts.figures.need;
-        // Donated arguments are among both, so the larger one counts.
-        let state = parts.map(|need| need.argument_bytes.max(need.live_out_bytes));
-        let is_state = parts.zip(state).is_some_and(|(need, state)| state > need.temp_bytes);
-        let is_returned = parts
-            .is_some_and(|need| need.live_out_bytes > need.argument_bytes.max(need.temp_bytes));
+        let is_state = parts
+            .is_some_and(|need| need.argument_bytes.max(need.live_out_bytes) > need.temp_bytes);
+        // Donated arguments are among the outputs: what is more than they is new.
+        let is_returned = parts.is_some_and(|need| {
+            need.live_out_bytes.saturating_sub(need.argument_bytes)
+                > need.argument_bytes.max(need.temp_bytes)
+        });
         match facts.workload() {
+            _ if is_returned => Shortage::Outputs,
             Workload::Training if is_state => Shortage::State,
             Workload::Training => Shortage::Activations,
-            _ if is_returned => Shortage::Outputs,
             Workload::Inference if is_state => Shortage::Weights,
             Workload::Inference => Shortage::ForwardPass,
-            Workload::Unknown if unified_memory(facts).is_some() => Shortage::BeyondGpu,
-            Workload::Unknown => match facts.rounded_bytes() {
-                Some(bytes) if bytes < LARGE_REQUEST_BYTES => Shortage::LiveArrays,
-                _ => Shortage::LargeRequest,
-            },
+            Workload::Unknown if facts.rounded_bytes() < Some(LARGE_REQUEST_BYTES) => {
+                Shortage::LiveArrays
+            }
+            Workload::Unknown => Shortage::LargeRequest,
         }
     }
 }
@@ -97,9 +98,7 @@ impl Shortage {
 fn plan(facts: &Facts<'_>) -> Option<Remedy> {
     let text = match facts.workload() {
         Workload::Training => "recompute or offload activations, without editing the script",
-        Workload::Unknown => {
-            "if it trains: recompute or offload activations, without editing the script"
-        }
+        Workload::Unknown => "if it trains: recompute or offload activations",
         Workload::Inference => return None,
     };
     let command = format!("vramfit plan --gpu {} -- {}", facts.gpu_name(), facts.command);
@@ -107,15 +106,15 @@ fn plan(facts: &Facts<'_>) -> Option<Remedy> {
 }
 
 /// A smaller batch where there is one, chunks of anything else.
-fn less_at_once(facts: &Facts<'_>) -> Option<Remedy> {
+pub(super) fn less_at_once(facts: &Facts<'_>) -> Option<Remedy> {
     smaller_batch(facts).or_else(|| {
-        let text = "do less at once: fewer samples, rows or tokens in a call, or chunks: \
-                    `jax.lax.map(f, xs, batch_size=64)` in place of `jax.vmap(f)(xs)`";
+        let text = "do less at once: fewer samples or tokens in a call, or chunks, such as \
+                    `jax.lax.map(f, xs, batch_size=64)` in place of `jax.vmap`";
         Some(Remedy::new("chunk", text, ""))
     })
 }
 
-pub(super) fn smaller_batch(facts: &Facts<'_>) -> Option<Remedy> {
+fn smaller_batch(facts: &Facts<'_>) -> Option<Remedy> {
     let gpu = facts.gpu_name();
     let search = |batches: u64, command: &str| {
         let command = format!("vramfit plan --gpu {gpu} --vary batch=1..{batches} -- {command}");
@@ -133,11 +132,10 @@ pub(super) fn smaller_batch(facts: &Facts<'_>) -> Option<Remedy> {
 
 /// Half the bytes of weights and activations, unless most have that already.
 fn narrow_types(facts: &Facts<'_>) -> Option<Remedy> {
-    let what = match facts.workload() {
-        Workload::Training => "compute in 16 bits, and keep moments of the optimizer in them",
-        _ => "load weights and compute in 16 bits",
+    let text = match facts.workload() {
+        Workload::Training => "compute in 16 bits (`jnp.bfloat16`): half the bytes of activations",
+        _ => "load weights and compute in 16 bits (`jnp.bfloat16`): half the bytes",
     };
-    let text = format!("{what} (`jnp.bfloat16`): half the bytes of arrays that have 32 now");
     (!facts.is_narrow()).then(|| Remedy::new("narrow-types", text, ""))
 }
 
@@ -170,43 +168,35 @@ fn smaller_outputs(facts: &Facts<'_>) -> Option<Remedy> {
 
 /// A larger GPU where one is known to be enough, or several.
 fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
-    /// Below, a lower bound says nothing about the GPU that is needed.
-    const MIN_BOUND_BYTES: u64 = 2 << 30;
     let command = |gpu: &str| format!("vramfit dryrun --gpu {gpu} -- {}", facts.command);
-    let need = facts.need().filter(|need| !need.is_least || need.bytes >= MIN_BOUND_BYTES);
+    // One small request says nothing about what is needed in all.
+    let need = facts.need().filter(|need| !need.is_least || need.bytes >= LARGE_REQUEST_BYTES);
     let Some(need) = need else {
-        let text = "use a larger GPU, or shard weights and batch over several; the log does not tell how much is \
-                    needed";
+        let text =
+            "use a larger GPU, or shard over several; how much is needed, the log does not tell";
         return Some(Remedy::new("larger-gpu", text, command("h100-80gx8")));
     };
-    let amount = match need.is_least {
-        true => format!("at least {}", Bytes(need.bytes)),
-        false => Bytes(need.bytes).to_string(),
-    };
-    let over = facts.gpus_if_sharded(need);
-    let own = facts.figures.gpu;
-    let shared = match (over, need.is_least) {
-        (Some(count), true) => format!("over {count} or more of this GPU if sharded"),
-        (Some(count), false) => format!("over {count} of this GPU if sharded"),
-        (None, _) => "or sharded over several".to_owned(),
+    let least = if need.is_least { "at least " } else { "" };
+    let amount = format!("{least}{}", Bytes(need.bytes));
+    let count = facts.gpus_if_sharded(need);
+    let several = match count {
+        Some(count) => format!("shard over at least {count} of this GPU"),
+        None => "shard over several".to_owned(),
     };
     let gpus = facts.fitting_gpus(need.bytes);
     let Some((smallest, _)) = gpus.first() else {
-        let text = format!("shard the arrays over several GPUs: {amount} are needed, {shared}");
-        let name = own.unwrap_or("h100-80g");
-        return Some(Remedy::new("shard", text, command(&format!("{name}x{}", over.unwrap_or(8)))));
+        let text = format!("{several}: no GPU has the {amount} that are needed");
+        let name = facts.figures.gpu.unwrap_or("h100-80g");
+        let gpus = format!("{name}x{}", count.unwrap_or(8));
+        return Some(Remedy::new("shard", text, command(&gpus)));
     };
     let names: Vec<String> =
         gpus.iter().map(|(gpu, fraction)| format!("{} at {fraction}", gpu.name)).collect();
-    let names = names.join(", ");
-    let text = match need.is_least {
-        true => format!(
-            "use a larger GPU or several: {amount} are needed ({names}, or larger; {shared})"
-        ),
-        false => {
-            format!("use a larger GPU or several: {amount} are needed; fits: {names}; {shared}")
-        }
+    let fits = match need.is_least {
+        true => format!("use a larger GPU, from {} on", names.join(" or ")),
+        false => format!("use a GPU on which it fits: {}", names.join(", ")),
     };
+    let text = format!("{fits}, or {several}: {amount} are needed");
     Some(Remedy::new("larger-gpu", text, command(&smallest.name)))
 }
 
