@@ -32,7 +32,11 @@ impl<'a> Facts<'a> {
             "" => log.command(),
             command => command.to_owned(),
         };
-        Facts { log, requests, figures, settings, command }
+        let mut facts = Facts { log, requests, figures, settings, command };
+        let need = facts.need();
+        facts.figures.needed_bytes = need.map(|need| need.bytes);
+        facts.figures.needed_is_least = need.is_some_and(|need| need.is_least);
+        facts
     }
 
     /// Returns the request that failed first.

@@ -1,5 +1,7 @@
 //! How much memory the program needed when it failed, and which GPUs have it.
 
+use std::cmp::Reverse;
+
 use super::facts::Facts;
 use crate::gpu::{self, Gpu};
 use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION};
@@ -10,7 +12,13 @@ pub(super) struct Need {
     pub(super) bytes: u64,
     /// Whether the log leaves out part of it, such as what was in use before.
     pub(super) is_least: bool,
+    /// Whether it is what XLA says of the program alone, without arrays that the program does not take.
+    pub(super) is_of_program: bool,
 }
+
+/// Below, a bound or a program by itself says nothing about what is needed in all: it is what was in use that fills
+/// the memory.
+pub(super) const LARGE_BYTES: u64 = 4 << 30;
 
 impl Facts<'_> {
     /// Returns what the program needs, by the log: what was in use and the request, or what XLA says of the program.
@@ -25,12 +33,14 @@ impl Facts<'_> {
         let reached = self.reached_by_compiler();
         let known = at_failure.max(program).filter(|bytes| Some(*bytes) >= requested);
         match known {
-            Some(bytes) if reached.is_none_or(|reached| reached <= bytes) => {
-                Some(Need { bytes, is_least: at_failure.is_none() && program.is_none() })
-            }
+            Some(bytes) if reached.is_none_or(|reached| reached <= bytes) => Some(Need {
+                bytes,
+                is_least: at_failure.is_none() && bytes < LARGE_BYTES,
+                is_of_program: at_failure.is_none(),
+            }),
             _ => {
                 let bytes = known.max(reached).max(requested)?;
-                Some(Need { bytes, is_least: true })
+                Some(Need { bytes, is_least: true, is_of_program: false })
             }
         }
     }
@@ -48,13 +58,16 @@ impl Facts<'_> {
         Some(need.bytes.div_ceil(limit).max(2))
     }
 
-    /// Returns the smallest GPU on which a pool of this fraction has so many bytes; of equally large ones the best known.
+    /// Returns the smallest GPU on which a pool of this fraction has so many bytes; of equally large ones the
+    /// newest.
     pub(super) fn smallest_gpu(&self, bytes: u64, fraction: f64) -> Option<&'static Gpu> {
         let has_room =
             |gpu: &&Gpu| self.settings.limit_bytes(gpu.total_memory_bytes, fraction) >= bytes;
         let is_card = |gpu: &&Gpu| gpu.mig_parent.is_none() && !gpu.shares_host_memory;
         let cards = gpu::all().iter().filter(is_card);
-        cards.filter(has_room).min_by_key(|gpu| gpu.total_memory_bytes >> 30)
+        cards
+            .filter(has_room)
+            .min_by_key(|gpu| (gpu.total_memory_bytes >> 30, Reverse(gpu.compute_capability)))
     }
 
     /// Returns the smallest GPUs on which the program fits: with the default fraction, and with the largest one where

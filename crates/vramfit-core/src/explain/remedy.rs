@@ -112,12 +112,7 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
     let run = |options: &str| format!("vramfit run {options} -- {command}");
     match cause {
         CauseId::PoolTooSmall => {
-            let raised = raise_fraction(facts);
-            // A fraction that the log names is below what is usual, and was chosen: it comes first.
-            let named = facts.settings.fraction.is_some();
-            let (first, last) = if named { (raised, None) } else { (None, raised) };
-            let remedies = first.into_iter().chain(hide_from_tensorflow(facts));
-            remedies.chain(need_less(facts)).chain(last).collect()
+            hide_from_tensorflow(facts).into_iter().chain(need_less(facts)).collect()
         }
         CauseId::RequestLargerThanGpu => divide(facts),
         CauseId::Fragmentation => {

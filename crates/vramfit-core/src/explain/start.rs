@@ -86,6 +86,10 @@ mod tests {
             ("+ CUDA_VISIBLE_DEVICES=1 python3 -m pkg.fit -n 5\n", "python3 -m pkg.fit -n 5"),
             ("+ docker run --rm image python run.py --seeds=3\n", "python run.py --seeds=3"),
             ("(env) user@host:~/x$ /usr/bin/python3.11 -u fit.py\n", "python3.11 -u fit.py"),
+            (
+                "XLA_CLIENT_MEM_FRACTION=0.9 uv run scripts/fit.py pi0 --batch-size=8\n",
+                "uv run scripts/fit.py pi0 --batch-size=8",
+            ),
             // Sentences, installations, and libraries in tracebacks.
             ("I ran python fit.py and it died\n", PLACEHOLDER),
             ("$ python -m pip install jax\n$ python setup.py install\n", PLACEHOLDER),

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::ListedBuffer;
 use super::facts::Facts;
 use super::message::Message;
+use super::start::batch_option;
 
 /// What a program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,9 @@ impl Facts<'_> {
         if operations.any(is_backward) {
             return Workload::Training;
         }
+        if self.single_operation().is_some() {
+            return Workload::Unknown;
+        }
         match (named(&TRAINS), has_operations || named(&INFERS)) {
             (true, false) => Workload::Training,
             (false, true) => Workload::Inference,
@@ -81,15 +85,19 @@ impl Facts<'_> {
 
     /// Returns `true` if the program computes on a batch: the log names its size, or the program trains.
     pub(super) fn has_batch(&self) -> bool {
-        self.log.has(|message| matches!(message, Message::Batch))
+        batch_option(&self.command).is_some()
+            || self.log.has(|message| matches!(message, Message::Batch))
             || self.workload() == Workload::Training
     }
 
     /// Returns the operation outside of `jax.jit` that found no memory.
-    pub(super) fn single_operation(&self) -> Option<&str> {
-        let program = self.request()?.program.as_deref()?;
-        let name = program.strip_prefix("jit_")?;
-        SINGLE_OPERATIONS.contains(&name).then_some(name)
+    pub(super) fn single_operation(&self) -> Option<String> {
+        let names = self.program_names();
+        let name = names.first()?;
+        let name = name.strip_prefix("jit_").unwrap_or(name);
+        let is_known =
+            SINGLE_OPERATIONS.contains(&name) && names.iter().all(|it| it.ends_with(name));
+        is_known.then(|| name.to_owned())
     }
 
     /// Returns `true` if most bytes of the listed buffers are in types of 16 bits or fewer already.

@@ -116,6 +116,9 @@ fn figures(explanation: &Explanation) -> Option<Section> {
     };
     let exact = if figures.requested_is_exact { "" } else { "rounded in the log" };
     add("requested", figures.requested_bytes, exact);
+    let needed = figures.needed_bytes.filter(|bytes| figures.requested_bytes < Some(*bytes));
+    let least = if figures.needed_is_least { "at least, by the log" } else { "at the failure" };
+    add("needed", needed, least);
     add("in use", figures.in_use_bytes, "at the failure");
     add("peak in use", figures.peak_in_use_bytes, "");
     add("limit of the pool", figures.limit_bytes, "");

@@ -243,13 +243,14 @@ fn the_figures_of_another_framework_tell_what_jax_has() {
 #[test]
 fn tensorflow_that_has_memory_is_named() {
     let log = format!(
-        "gpu_device.cc:1929] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 14643 MB memory:  -> \
-         device: 0, name: Tesla T4, pci bus id: 0000:00:04.0\n{}",
+        "gpu_device.cc:1929] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 38367 MB memory:  -> \
+         device: 0, name: NVIDIA A100-PCIE-40GB, pci bus id: 0000:3b:00.0\n{}",
         refused(GIB)
     );
     let explanation = explained(&log, None);
+    assert_eq!(explanation.causes[0].id, CauseId::PoolNotObtained);
     let first = &explanation.remedies[0];
-    assert_eq!((first.id, first.bytes), ("hide-from-tensorflow", Some(14643 << 20)));
+    assert_eq!((first.id, first.bytes), ("hide-from-tensorflow", Some(38367 << 20)));
 }
 
 #[test]
@@ -291,6 +292,44 @@ fn lines_of_code_are_kept_behind_long_parameters() {
         assert_eq!(buffer.site, "model.py:33", "{length}");
         assert_eq!(buffer.operation, "jit(step)/while/body/scatter", "{length}");
         assert_eq!(buffer.shape, "f32[8]", "{length}");
+    }
+}
+
+#[test]
+fn a_small_program_says_nothing_about_what_is_needed() {
+    let program = |total: &str| {
+        format!(
+            "{}BufferAssignment OOM Debugging.\nBufferAssignment stats:\n             parameter allocation:    6.00MiB\n\
+             \x20       maybe_live_out allocation:    6.00MiB\n     preallocated temp allocation:         0B\n\
+             \x20                total allocation:   {total}\n",
+            refused(6 << 20)
+        )
+    };
+    for (total, text) in [
+        (
+            "12.00MiB",
+            "use a larger GPU, or shard over several; how much is needed, the log does not tell",
+        ),
+        (
+            "24.50GiB",
+            "use a GPU on which it fits: a100-40g at 0.75, rtx-5090 at 0.92, or shard over several: 24.5 GiB are \
+                      needed by the program alone",
+        ),
+    ] {
+        let explanation = explained(&program(total), None);
+        let offered = remedy(&explanation, "larger-gpu").expect("a GPU");
+        assert_eq!(offered.text, text);
+    }
+}
+
+#[test]
+fn what_unified_memory_has_room_for_is_not_larger_than_the_gpu() {
+    let gpu = gpu::find("t4").expect("a T4").total_memory_bytes;
+    let settings = "TF_FORCE_UNIFIED_MEMORY=true\nXLA_CLIENT_MEM_FRACTION=3.0\n";
+    for (requested, is_larger) in [(gpu * 2, false), (gpu * 4, true)] {
+        let explanation = explained(&format!("{settings}{}", refused(requested)), Some("t4"));
+        let is_first = explanation.causes[0].id == CauseId::RequestLargerThanGpu;
+        assert_eq!(is_first, is_larger, "{requested}");
     }
 }
 

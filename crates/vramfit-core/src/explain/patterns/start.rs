@@ -7,6 +7,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("file\"", script),
     Pattern::new("python", command),
     Pattern::new("torchrun", command),
+    Pattern::new("uvrun", command),
     Pattern::new("batch", batch),
     Pattern::fixed("external/org_tensorflow/", Message::OldRelease),
     Pattern::fixed("--xla_gpu_autotune_level=0", Message::AutotuningOff),
@@ -60,6 +61,8 @@ fn command(at: &Match<'_>) -> Option<Message> {
         command.split_whitespace().take_while(|word| !ends.contains(word)).collect();
     let names_script = match program.get(1..)? {
         ["-m", module, ..] => !matches!(*module, "pip" | "venv"),
+        // `uv run python …` is found at its `python`.
+        ["run", "python" | "python3", ..] => false,
         words => words
             .iter()
             .take(MAX_OPTIONS)

@@ -3,7 +3,7 @@
 use super::Remedy;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
-use crate::explain::message::{DriverCall, HostFailure, Library, Message};
+use crate::explain::message::{DriverCall, HostFailure, Library, Message, Reason};
 use crate::explain::shares::Shares;
 
 pub(super) fn free_gpu(facts: &Facts<'_>) -> Remedy {
@@ -12,7 +12,8 @@ pub(super) fn free_gpu(facts: &Facts<'_>) -> Remedy {
     let missing = missing.and_then(|(limit, pool)| limit.checked_sub(pool));
     Remedy::new(
         "free-gpu",
-        "end the other processes on the GPU: a forgotten notebook, TensorFlow in the same program, a display",
+        "end the other processes on the GPU, such as a forgotten notebook, and keep TensorFlow in the same program off \
+         it: `tf.config.set_visible_devices([], \"GPU\")`",
         "vramfit top",
     )
     .with_log_bytes(missing)
@@ -89,6 +90,12 @@ pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
         ));
     }
     remedies.push(free_gpu(facts));
+    let is_unnamed =
+        |message: &Message| matches!(message, Message::Library { reason: Reason::Unknown, .. });
+    if facts.log.has(is_unnamed) {
+        let text = "check that the library matches driver and JAX: its error names no reason";
+        remedies.push(Remedy::new("check-installation", text, "vramfit doctor"));
+    }
     let graph = Message::DriverOutOfMemory { call: DriverCall::Graph };
     if facts.log.has(|message| *message == graph) {
         remedies.insert(

@@ -21,17 +21,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
         Some(settings.limit_bytes(figures.gpu_total_bytes?, fraction))
     });
     let (Some(total), Some(limit)) = (figures.gpu_total_bytes, limit) else {
-        // What little is left beside a large fraction is no cure that can be counted on.
-        let is_much = MAX_FRACTION - before > 0.1;
-        let text = match settings.fraction {
-            Some(named) => {
-                format!("raise JAX's memory fraction to {MAX_FRACTION}: the log names {named}")
-            }
-            None => format!(
-                "raise JAX's memory fraction to {MAX_FRACTION}; unless it is set, it is {before}"
-            ),
-        };
-        return is_much.then(|| Remedy::new("raise-fraction", text, command));
+        return by_fraction_alone(facts, limit, command);
     };
     let raised = settings.limit_bytes(total, MAX_FRACTION);
     let gained = raised.checked_sub(limit).filter(|bytes| *bytes > 0)?;
@@ -44,6 +34,35 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
         Bytes(limit)
     );
     Some(Remedy::new("raise-fraction", text, command).with_log_bytes(Some(gained)))
+}
+
+/// The same, where the log names the fraction: it was chosen, and may be the reason.
+pub(super) fn raise_named_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    raise_fraction(facts).filter(|_| facts.settings.fraction.is_some())
+}
+
+/// The same of a GPU whose memory is not known: it follows from the limit, as far as the fraction is known.
+fn by_fraction_alone(facts: &Facts<'_>, limit: Option<u64>, command: String) -> Option<Remedy> {
+    /// What little is left beside a large fraction is no cure that can be counted on.
+    const MIN_GAIN: f64 = 0.1;
+    let before = facts.settings.fraction_in_force();
+    let raised = limit.map(|limit| (limit as f64 / before * MAX_FRACTION) as u64);
+    let is_short = facts.need().zip(raised).is_some_and(|(need, raised)| need.bytes > raised);
+    if is_short || MAX_FRACTION - before < MIN_GAIN {
+        return None;
+    }
+    let bytes = match limit.zip(raised) {
+        Some((limit, raised)) => {
+            format!(": a pool of about {} instead of {}", Bytes(raised), Bytes(limit))
+        }
+        None => String::new(),
+    };
+    let now = match facts.settings.fraction {
+        Some(named) => format!("the log names {named}"),
+        None => format!("unless it is set, it is {before}"),
+    };
+    let text = format!("raise JAX's memory fraction to {MAX_FRACTION}{bytes}; {now}");
+    Some(Remedy::new("raise-fraction", text, command))
 }
 
 /// Returns `true` if the request exceeds what the whole GPU could have, by the limit that follows from the compiler's
@@ -77,9 +96,11 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
         }
         None => needed >= MIN_LARGE_BYTES && needed <= MAX_UNIFIED_BYTES,
     };
-    let is_in_force = settings.unified_memory && fraction > 1.0;
-    if !is_possible || is_in_force || !settings.has_pool() {
+    if !is_possible || !settings.has_pool() {
         return None;
+    }
+    if settings.unified_memory && fraction > 1.0 {
+        return larger_unified_fraction(facts, needed);
     }
     let condition = match total {
         Some(_) => String::new(),
@@ -101,6 +122,23 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
 /// The same, where the log shows that it is meant and is not in force.
 pub(super) fn completed_unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
     unified_memory(facts).filter(|_| facts.settings.unified_memory)
+}
+
+/// Unified memory is in force, and the fraction gives less than is needed.
+fn larger_unified_fraction(facts: &Facts<'_>, needed: u64) -> Option<Remedy> {
+    let total = facts.figures.gpu_total_bytes?;
+    let has = facts.settings.limit_bytes(total, facts.settings.fraction_in_force());
+    // In tenths, rounded up.
+    let fraction = (needed as f64 / total as f64 * 10.0).ceil() / 10.0;
+    (needed > has).then(|| {
+        let text = format!(
+            "raise the fraction of unified memory to {fraction} or more, if the host has that much: the pool may take {} \
+             now, and {} are needed",
+            Bytes(has),
+            Bytes(needed)
+        );
+        Remedy::new("unified-memory", text, format!("vramfit run --spill -- {}", facts.command))
+    })
 }
 
 /// Of a GPU that is not known, what is less is no reason to use the host's memory, and what is more is too much for it.

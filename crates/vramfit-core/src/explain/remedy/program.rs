@@ -1,36 +1,64 @@
 //! Remedies by which the program needs less, or has more GPUs: those that suit the kind of program.
 
 use super::Remedy;
-use super::pool::{completed_unified_memory, preallocate, unified_memory};
+use super::pool::{
+    completed_unified_memory, preallocate, raise_fraction, raise_named_fraction, unified_memory,
+};
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
+use crate::explain::need::LARGE_BYTES;
 use crate::explain::start::batch_option;
 use crate::explain::workload::Workload;
-
-/// A request of which one by itself says what the program does: below, it is what was in use that fills the memory.
-const LARGE_REQUEST_BYTES: u64 = 4 << 30;
 
 type Offer = fn(&Facts<'_>) -> Option<Remedy>;
 
 /// Returns what makes the program need less, or gives it more: first what the log names, then what suits its kind.
 pub(super) fn need_less(facts: &Facts<'_>) -> Vec<Remedy> {
-    let named: [Offer; 5] =
-        [captured_constants, jit_of_pmap, single_operation, growing_pool, completed_unified_memory];
-    let suited: &[Offer] = match Shortage::of(facts) {
+    let named: [Offer; 6] = [
+        raise_named_fraction,
+        captured_constants,
+        jit_of_pmap,
+        single_operation,
+        growing_pool,
+        completed_unified_memory,
+    ];
+    // The fraction comes late where a little more is not likely to be enough.
+    let suited: [Offer; 6] = match Shortage::of(facts) {
         Shortage::Outputs => {
-            &[smaller_outputs, less_at_once, more_gpus, narrow_types, unified_memory]
+            [smaller_outputs, less_at_once, more_gpus, narrow_types, unified_memory, raise_fraction]
         }
-        Shortage::State => &[donate, more_gpus, narrow_types, plan, smaller_batch],
-        Shortage::Activations => &[plan, smaller_batch, more_gpus, narrow_types, donate],
-        Shortage::Weights => &[narrow_types, more_gpus, unified_memory, donate],
+        Shortage::State => [donate, more_gpus, narrow_types, plan, smaller_batch, raise_fraction],
+        Shortage::Activations => {
+            [plan, smaller_batch, more_gpus, narrow_types, donate, raise_fraction]
+        }
+        Shortage::Weights => {
+            [narrow_types, more_gpus, unified_memory, donate, raise_fraction, less_at_once]
+        }
         Shortage::ForwardPass => {
-            &[less_at_once, narrow_types, more_gpus, unified_memory, smaller_outputs]
+            [less_at_once, narrow_types, more_gpus, unified_memory, smaller_outputs, raise_fraction]
         }
-        Shortage::LargeRequest => &[less_at_once, more_gpus, narrow_types, unified_memory, plan],
-        Shortage::LiveArrays => &[donate, more_gpus, narrow_types, less_at_once, plan],
+        Shortage::LargeRequest => {
+            [less_at_once, more_gpus, narrow_types, unified_memory, plan, raise_fraction]
+        }
+        Shortage::SingleOperation => {
+            [donate, more_gpus, narrow_types, unified_memory, raise_fraction, less_at_once]
+        }
+        Shortage::LiveArrays if facts.has_batch() => {
+            [donate, smaller_batch, more_gpus, narrow_types, raise_fraction, plan]
+        }
+        Shortage::LiveArrays => {
+            [donate, more_gpus, narrow_types, raise_fraction, less_at_once, plan]
+        }
     };
-    named.iter().chain(suited).filter_map(|offer| offer(facts)).collect()
+    let offered = named.iter().chain(&suited).filter_map(|offer| offer(facts));
+    let mut remedies: Vec<Remedy> = Vec::new();
+    for remedy in offered {
+        if remedies.iter().all(|known| known.id != remedy.id) {
+            remedies.push(remedy);
+        }
+    }
+    remedies
 }
 
 /// Returns what is left where one request is larger than the GPU.
@@ -63,6 +91,8 @@ enum Shortage {
     ForwardPass,
     /// One large request of a program of an unknown kind.
     LargeRequest,
+    /// An operation outside of `jax.jit`.
+    SingleOperation,
     /// A small request beside much that is in use.
     LiveArrays,
 }
@@ -86,9 +116,8 @@ impl Shortage {
             Workload::Training => Shortage::Activations,
             Workload::Inference if is_state => Shortage::Weights,
             Workload::Inference => Shortage::ForwardPass,
-            Workload::Unknown if facts.rounded_bytes() < Some(LARGE_REQUEST_BYTES) => {
-                Shortage::LiveArrays
-            }
+            Workload::Unknown if single_operation(facts).is_some() => Shortage::SingleOperation,
+            Workload::Unknown if facts.rounded_bytes() < Some(LARGE_BYTES) => Shortage::LiveArrays,
             Workload::Unknown => Shortage::LargeRequest,
         }
     }
@@ -170,14 +199,15 @@ fn smaller_outputs(facts: &Facts<'_>) -> Option<Remedy> {
 fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
     let command = |gpu: &str| format!("vramfit dryrun --gpu {gpu} -- {}", facts.command);
     // One small request says nothing about what is needed in all.
-    let need = facts.need().filter(|need| !need.is_least || need.bytes >= LARGE_REQUEST_BYTES);
+    let need = facts.need().filter(|need| !need.is_least || need.bytes >= LARGE_BYTES);
     let Some(need) = need else {
         let text =
             "use a larger GPU, or shard over several; how much is needed, the log does not tell";
         return Some(Remedy::new("larger-gpu", text, command("h100-80gx8")));
     };
     let least = if need.is_least { "at least " } else { "" };
-    let amount = format!("{least}{}", Bytes(need.bytes));
+    let alone = if need.is_of_program { " by the program alone" } else { "" };
+    let amount = format!("{least}{} are needed{alone}", Bytes(need.bytes));
     let count = facts.gpus_if_sharded(need);
     let several = match count {
         Some(count) => format!("shard over at least {count} of this GPU"),
@@ -185,7 +215,7 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
     };
     let gpus = facts.fitting_gpus(need.bytes);
     let Some((smallest, _)) = gpus.first() else {
-        let text = format!("{several}: no GPU has the {amount} that are needed");
+        let text = format!("{several}: no GPU has {}", Bytes(need.bytes));
         let name = facts.figures.gpu.unwrap_or("h100-80g");
         let gpus = format!("{name}x{}", count.unwrap_or(8));
         return Some(Remedy::new("shard", text, command(&gpus)));
@@ -196,7 +226,7 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
         true => format!("use a larger GPU, from {} on", names.join(" or ")),
         false => format!("use a GPU on which it fits: {}", names.join(", ")),
     };
-    let text = format!("{fits}, or {several}: {amount} are needed");
+    let text = format!("{fits}, or {several}: {amount}");
     Some(Remedy::new("larger-gpu", text, command(&smallest.name)))
 }
 
@@ -230,7 +260,9 @@ fn jit_of_pmap(facts: &Facts<'_>) -> Option<Remedy> {
 
 /// One operation outside of `jax.jit` needs its inputs and its result together.
 fn single_operation(facts: &Facts<'_>) -> Option<Remedy> {
-    let name = facts.single_operation()?;
+    /// A smaller one is not what fills the memory.
+    const MIN_BYTES: u64 = 1 << 30;
+    let name = facts.single_operation().filter(|_| facts.rounded_bytes() >= Some(MIN_BYTES))?;
     let text = format!(
         "`{name}` runs by itself, outside of `jax.jit`, and has its inputs and its result in memory: do it in NumPy on \
          the host, in parts, or inside of a jitted function"
