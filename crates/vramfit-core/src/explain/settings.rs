@@ -11,6 +11,9 @@ use crate::settings::{
 /// The default fraction before jaxlib 0.4.14.
 const OLD_DEFAULT_FRACTION: f64 = 0.9;
 const DEFAULT_CHANGED: JaxVersion = (0, 4, 14);
+/// Figures beyond these are misread, or of a damaged log.
+const MAX_READ_FRACTION: f64 = 1000.0;
+const MAX_TOTAL_BYTES: u64 = 1 << 50;
 
 /// What a log says of the settings of the pool. `None` where it does not.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +48,8 @@ impl LoggedSettings {
     fn set(&mut self, name: &str, value: &str) {
         match name {
             FRACTION | OLD_FRACTION => {
-                let parsed = value.parse().ok().filter(|fraction: &f64| *fraction > 0.0);
+                let is_fraction = |value: &f64| *value > 0.0 && *value <= MAX_READ_FRACTION;
+                let parsed = value.parse().ok().filter(is_fraction);
                 self.fraction = parsed.or(self.fraction);
             }
             PREALLOCATE => self.preallocate = Some(!turns_preallocation_off(value)),
@@ -75,6 +79,7 @@ impl LoggedSettings {
     pub(super) fn limit_bytes(&self, total_memory_bytes: u64, fraction: f64) -> u64 {
         // A client gets the fraction through a 32-bit number.
         let memory_fraction = f64::from(fraction as f32);
+        let total_memory_bytes = total_memory_bytes.min(MAX_TOTAL_BYTES);
         let options = PoolOptions { total_memory_bytes, memory_fraction, ..PoolOptions::default() };
         match self.jax {
             Some(jax_version) => PoolOptions { jax_version, ..options }.limit_bytes(),

@@ -83,6 +83,25 @@ proptest! {
         prop_assert_eq!(offered.map(|remedy| remedy.bytes), helps.then(|| Some(after - before)));
     }
 
+    /// Every figure of these messages may be any number in a damaged log.
+    #[test]
+    fn no_figure_is_too_large(figures in proptest::collection::vec(prop_oneof![0_u64..3, 0..u64::MAX], 16)) {
+        let mut figures = figures.iter();
+        let mut next = || figures.next().copied().unwrap_or(u64::MAX);
+        let log = format!(
+            "XLA_CLIENT_MEM_FRACTION={}\nTF_FORCE_UNIFIED_MEMORY={}\nCreated device /job:x/device:GPU:0 with {} MB memory\n\
+             captured during lowering ({}.5GB total)\nReported by CUDA: Free memory/Total memory: {}/{}\n\
+             Can't reduce memory use below 1.00GiB ({} bytes) by rematerialization; only reduced to 1.00GiB ({} bytes)\n\
+             CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of {} GiB of which {} bytes is free. \
+             this process has {} bytes memory in use. Of the allocated memory {} GiB is allocated by PyTorch\n{}",
+            next(), next(), next(), next(), next(), next(), next(), next(), next(), next(), next(), next(), next(),
+            dump(next(), next(), next()),
+        );
+        for gpu in [None, Some("t4")] {
+            prop_assert!(!explained(&log, gpu).causes.is_empty());
+        }
+    }
+
     #[test]
     fn named_gpus_are_the_smallest_on_which_it_fits(in_use in GIB..150 * GIB, requested in GIB..20 * GIB) {
         let log = format!("jax 0.10.1\n{}", dump(requested, in_use, in_use + requested / 2));

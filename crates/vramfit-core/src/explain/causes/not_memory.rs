@@ -276,7 +276,7 @@ pub(in crate::explain) fn remedies(facts: &Facts<'_>) -> Vec<Remedy> {
             "upgrade JAX, and the library that has the kernel; `compute-sanitizer` names the kernel",
             "pip install --upgrade \"jax[cuda12]\"",
         )),
-        Message::VersionMismatch | Message::Installation => Some(Remedy::new(
+        Message::VersionMismatch => Some(Remedy::new(
             "matching-libraries",
             "install the libraries that this release of JAX needs, and no others in front of them in `LD_LIBRARY_PATH`",
             "pip install --upgrade \"jax[cuda12]\"",
