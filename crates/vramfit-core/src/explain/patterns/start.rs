@@ -1,6 +1,6 @@
 //! How the program was started: its script, its arguments, whether it has a batch.
 
-use super::{Match, Pattern, contains_any, head, until};
+use super::{Match, Pattern, contains_any, until};
 use crate::explain::message::Message;
 
 pub(super) const PATTERNS: &[Pattern] = &[
@@ -17,7 +17,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
 fn script(at: &Match<'_>) -> Option<Message> {
     // An entry of a library is not worth a look at its line.
     const MAX_PATH_BYTES: usize = 240;
-    let path = until(head(at.record(), MAX_PATH_BYTES), b"\"");
+    let path = until(at.after_up_to(MAX_PATH_BYTES), b"\"\n");
     let of_packages = ["site-packages", "dist-packages", "/lib/python", "<", "ipykernel", "/bin/"];
     if !path.ends_with(b".py") || contains_any(path, &of_packages) {
         return None;
@@ -36,9 +36,10 @@ const LAUNCHERS: [&str; 9] =
 fn command(at: &Match<'_>) -> Option<Message> {
     const MAX_WORDS_BEFORE: usize = 12;
     const MAX_OPTIONS: usize = 4;
+    const MAX_VERSION_BYTES: usize = 8;
     // A folder of a path, or a part of a word.
-    let version = at.record().iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.');
-    let next = version.and_then(|end| at.record().get(end));
+    let mut next = at.after_up_to(MAX_VERSION_BYTES).iter();
+    let next = next.find(|byte| !byte.is_ascii_digit() && **byte != b'.');
     if next == Some(&b'/') || !at.block.begins_word(at.from) {
         return None;
     }
@@ -73,10 +74,10 @@ fn command(at: &Match<'_>) -> Option<Message> {
 
 /// `batch_size=64`, `--batch 8`, `global batch: 512`, and not the names of operations and layers.
 fn batch(at: &Match<'_>) -> Option<Message> {
-    const MAX_NAME_BYTES: usize = 16;
-    let text = head(at.record(), MAX_NAME_BYTES);
-    let of_map = at.before(24).ends_with(b"xs,") || at.before(24).ends_with(b"lax.map(f,xs,");
+    const MAX_NAME_BYTES: usize = 8;
+    let text = at.after_up_to(MAX_NAME_BYTES);
     let is_size = [&b"_size"[..], b"size", b"=", b":"].iter().any(|name| text.starts_with(name));
-    let is_option = at.before(2) == b"--";
-    ((is_size || is_option) && !of_map).then_some(Message::Batch)
+    // `jax.lax.map(f, xs, batch_size=64)` computes in chunks.
+    let is_named = (is_size && !at.before(3).ends_with(b"xs,")) || at.before(2) == b"--";
+    is_named.then_some(Message::Batch)
 }

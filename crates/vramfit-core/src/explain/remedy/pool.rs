@@ -1,5 +1,7 @@
 //! Remedies that change the pool, or make the free memory of it usable.
 
+use std::ops::RangeInclusive;
+
 use super::Remedy;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
@@ -94,7 +96,7 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
             (figures.gpu_total_bytes.is_some() || exceeds_gpu(facts))
                 && needed as f64 <= total as f64 * USUAL_UNIFIED_FRACTION
         }
-        None => needed >= MIN_LARGE_BYTES && needed <= MAX_UNIFIED_BYTES,
+        None => OF_UNKNOWN_GPU.contains(&needed),
     };
     if !is_possible || !settings.has_pool() {
         return None;
@@ -142,8 +144,7 @@ fn larger_unified_fraction(facts: &Facts<'_>, needed: u64) -> Option<Remedy> {
 }
 
 /// Of a GPU that is not known, what is less is no reason to use the host's memory, and what is more is too much for it.
-const MIN_LARGE_BYTES: u64 = 8 << 30;
-const MAX_UNIFIED_BYTES: u64 = 256 << 30;
+const OF_UNKNOWN_GPU: RangeInclusive<u64> = 8 << 30..=256 << 30;
 
 /// Takes the whole limit at startup.
 pub(super) fn preallocate(facts: &Facts<'_>, why: &str) -> Remedy {
