@@ -37,10 +37,12 @@ fn command(at: &Match<'_>) -> Option<Message> {
     const MAX_WORDS_BEFORE: usize = 12;
     const MAX_OPTIONS: usize = 4;
     const MAX_VERSION_BYTES: usize = 8;
+    const MAX_OPTIONS_BYTES: usize = 160;
     // A folder of a path, or a part of a word.
     let mut next = at.after_up_to(MAX_VERSION_BYTES).iter();
     let next = next.find(|byte| !byte.is_ascii_digit() && **byte != b'.');
-    if next == Some(&b'/') || !at.block.begins_word(at.from) {
+    let names_program = || contains_any(at.after_up_to(MAX_OPTIONS_BYTES), &[".py", "-m"]);
+    if next == Some(&b'/') || !names_program() || !at.block.begins_word(at.from) {
         return None;
     }
     let line = at.block.place(at.block.line_start(at.from)).text;
