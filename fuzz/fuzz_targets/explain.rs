@@ -10,7 +10,7 @@ use vramfit_core::explain::{ExplainOptions, Log, LogScanner, explain};
 use vramfit_core::report::Report;
 
 /// Lines of the short form.
-const MAX_LINES: usize = 25;
+const MAX_LINES: usize = 30;
 
 fuzz_target!(|log: &[u8]| {
     let mut whole = LogScanner::new("");

@@ -32,6 +32,40 @@ EXPECTED = {
     "l14": ("not-memory", ["shared memory"]),
 }
 
+# What ended the threads whose end is known, by the ids of remedies.
+CURES = {
+    "01": "blockwise chunk",
+    "03": "smaller-blocks",
+    "05": "smaller-blocks",
+    "07": "lower-fraction",
+    "09": "unified-memory chunk",
+    "11": "other-release",
+    "13": "chunk",
+    "15": "chunk",
+    "17": "chunk",
+    "19": "chunk",
+    "21": "donate chunk",
+    "23": "lower-fraction free-gpu",
+    "27": "matching-libraries",
+    "31": "check-installation",
+    "33": "lower-fraction",
+    "41": "single-operation",
+    "43": "larger-gpu",
+    "45": "reserve-less",
+    "47": "lower-fraction",
+    "49": "clear-caches",
+    "53": "larger-gpu",
+    "55": "narrow-types",
+    "57": "larger-gpu",
+    "63": "enlarge-shared-memory",
+    "l01": "smaller-outputs",
+    "l02": "unified-memory",
+    "l03": "unified-memory",
+    "l08": "lower-fraction",
+    "l10": "unpinned-checkpoints",
+}
+MAX_FIRST = 4
+
 
 def explain(text, *arguments):
     done = run_vramfit("explain", *arguments, input=text)
@@ -94,6 +128,16 @@ def test_answers_name_the_lines_and_figures_that_matter():
         # Sentences are wrapped.
         sentences = " ".join(output.split())
         assert [word for word in split(file)[1] if word not in sentences] == [], file.name
+
+
+def test_the_cure_of_the_thread_is_among_the_first_remedies():
+    key = {file: file.name.split("-")[0] for file in LOGS}
+    asked = [file for file in LOGS if key[file] in CURES]
+    assert len(asked) == len(CURES)
+    answers = in_parallel(lambda file: explain(split(file)[2], "--json", "-"), asked)
+    for file, answer in zip(asked, answers, strict=True):
+        first = [remedy["id"] for remedy in json.loads(answer)["remedies"][:MAX_FIRST]]
+        assert set(first) & set(CURES[key[file]].split()), (file.name, first)
 
 
 @pytest.mark.fast

@@ -85,7 +85,7 @@ impl CauseId {
             CauseId::PoolNotObtained => "the pool was not obtained at startup",
             CauseId::MemoryTakenLater => "others took the memory that the pool would grow into",
             CauseId::Fragmentation => "the pool is fragmented",
-            CauseId::OutsidePool => "memory outside the pool ran out",
+            CauseId::OutsidePool => "GPU memory outside JAX's pool ran out",
             CauseId::Autotuning => "the autotuner ran out of memory",
             CauseId::Recompilation => "a function is compiled again and again",
             CauseId::Leak => "memory in use grows from step to step",

@@ -1,10 +1,12 @@
 //! What every cause is judged by: the events of a log, the request that failed first, its figures.
 
+use super::ExplainOptions;
 use super::cause::Evidence;
 use super::figures::{Figures, scale_budget};
 use super::log::{Event, Log};
 use super::message::{HostFailure, Message};
 use super::request::Request;
+use super::settings::LoggedSettings;
 
 /// Lines that a cause shows.
 const MAX_EVIDENCE: usize = 4;
@@ -14,11 +16,29 @@ pub(super) struct Facts<'a> {
     pub(super) log: &'a Log,
     pub(super) requests: Vec<Request>,
     pub(super) figures: Figures,
+    /// What the log says of the pool's settings.
+    pub(super) settings: LoggedSettings,
     /// How the program is started, for commands to go on with.
-    pub(super) command: &'a str,
+    pub(super) command: String,
 }
 
 impl<'a> Facts<'a> {
+    /// Joins what a log says with what the user says.
+    pub(super) fn new(log: &'a Log, options: &ExplainOptions) -> Facts<'a> {
+        let requests = log.requests();
+        let figures = Figures::join(log, requests.first(), options.gpu.as_ref(), options.jax);
+        let settings = LoggedSettings::read(log, figures.jax);
+        let command = match options.command.as_str() {
+            "" => log.command(),
+            command => command.to_owned(),
+        };
+        let mut facts = Facts { log, requests, figures, settings, command };
+        let need = facts.need();
+        facts.figures.needed_bytes = need.map(|need| need.bytes);
+        facts.figures.needed_is_least = need.is_some_and(|need| need.is_least);
+        facts
+    }
+
     /// Returns the request that failed first.
     pub(super) fn request(&self) -> Option<&Request> {
         self.requests.first()
@@ -43,6 +63,15 @@ impl<'a> Facts<'a> {
             _ => None,
         })?;
         Some(scale_budget(target).max(0).unsigned_abs())
+    }
+
+    /// Returns what the compiler brought the program down to, where its log tells.
+    pub(super) fn reached_by_compiler(&self) -> Option<u64> {
+        let (_, reached) = self.log.find(|message| match message {
+            Message::Rematerialization { reached, .. } => Some(*reached),
+            _ => None,
+        })?;
+        Some(reached)
     }
 
     /// Returns `true` if a request was refused before this event, by a pool or to a pool.
@@ -112,6 +141,15 @@ impl<'a> Facts<'a> {
         });
         let shared = [HostFailure::SharedSegment, HostFailure::SharedSegmentProbably];
         first.is_some_and(|(_, how)| shared.contains(&how))
+    }
+
+    /// Returns how much the process around the request has of the GPU beside JAX, by TensorFlow's own message.
+    pub(super) fn tensorflow_bytes(&self) -> Option<u64> {
+        let (_, bytes) = self.log.find(|message| match message {
+            Message::TensorflowPool { bytes } => Some(*bytes),
+            _ => None,
+        })?;
+        Some(bytes)
     }
 
     /// Returns the GPU for a dry run: that of the log, or a placeholder.

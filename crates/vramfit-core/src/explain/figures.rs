@@ -93,6 +93,10 @@ pub struct Figures {
     pub bins: Vec<BinFigures>,
     /// What the program needs, where XLA has told.
     pub need: Option<NeedFigures>,
+    /// What the pool has to have for the program: what was in use and the request, or what XLA says of the program.
+    pub needed_bytes: Option<u64>,
+    /// Whether the log leaves out part of that.
+    pub needed_is_least: bool,
     /// The program, where nothing but its outputs takes memory.
     pub outputs_only: Option<OutputsOnly>,
     /// Total memory of the GPU.

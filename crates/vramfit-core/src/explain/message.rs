@@ -82,12 +82,31 @@ pub(super) enum Message {
     CpuFallback,
     /// A variable and its value, as the user has set it.
     Setting { name: String, value: String },
+    /// Autotuning is turned off: `--xla_gpu_autotune_level=0`.
+    AutotuningOff,
+    /// A release before jaxlib 0.4.14, by the names of its source files.
+    OldRelease,
     /// XLA's advice to set `TF_GPU_ALLOCATOR`, which nothing reads.
     AllocatorHint,
+    /// A TPU has no memory for a program that is to be loaded: `Error loading program`.
+    TpuProgramLoad,
     /// A TPU is the device.
     Tpu { out_of_memory: bool },
     /// Another process of the job is gone, or does not answer.
     PeerFailure,
+    /// Arrays that a function takes from its surroundings, not as arguments: `A large amount of constants were captured
+    /// during lowering (8.00GB total)`.
+    CapturedConstants { size: Size },
+    /// `The jitted function f includes a pmap`: its inputs and outputs are collected on one device.
+    JitOfPmap,
+    /// A batch, by its size.
+    Batch,
+    /// The script that Python runs, by a traceback.
+    Script { path: String },
+    /// The command that started the program, as the log shows it.
+    Command { line: String },
+    /// Memory that TensorFlow has taken in this process: `Created device … with 14643 MB memory`.
+    TensorflowPool { bytes: u64 },
     /// Donated buffers that were not usable: a warning.
     DonationWarning,
     /// A buffer was used after it was donated, or donated twice.
@@ -137,6 +156,8 @@ pub(super) struct OtherAllocator {
     pub(super) size: Option<Size>,
     /// What the framework holds itself.
     pub(super) held: Option<Size>,
+    /// What the whole process holds, JAX and contexts included.
+    pub(super) process: Option<Size>,
     /// What is free of the GPU, and what it has in all.
     pub(super) free: Option<Size>,
     pub(super) total: Option<Size>,
@@ -170,7 +191,14 @@ impl AllocatorOwner {
 impl Message {
     /// Returns the refusal by another framework of which only the size is known.
     pub(super) fn other_allocator(owner: AllocatorOwner, size: Option<Size>) -> Message {
-        Message::OtherAllocator(OtherAllocator { owner, size, held: None, free: None, total: None })
+        Message::OtherAllocator(OtherAllocator {
+            owner,
+            size,
+            held: None,
+            process: None,
+            free: None,
+            total: None,
+        })
     }
 }
 

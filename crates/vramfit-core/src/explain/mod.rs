@@ -12,6 +12,9 @@
 //! | `log.rs`, `request.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; requests that failed; the dump of a pool, as text and in binary form |
 //! | `summary_log.rs`, `program_dump.rs` | the same from a recorded run, and from what XLA dumps of a program |
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
+//! | `settings.rs`, `start.rs` | what the log says of the pool's settings, and of how the program was started |
+//! | `shares.rs` | who has how much of the GPU, by the message of another framework |
+//! | `need.rs`, `workload.rs` | how much the program needs, and what kind of program it is |
 //! | `facts.rs`, `causes/`, `cause.rs` | the causes, one file each |
 //! | `remedy.rs`, `remedy/` | what to do |
 //! | `page.rs` | the pages of the causes, checked against the code |
@@ -26,6 +29,7 @@ mod line_prefix;
 mod log;
 mod memory_dump;
 mod message;
+mod need;
 mod normal;
 mod number;
 mod page;
@@ -36,7 +40,11 @@ mod quote;
 mod remedy;
 mod request;
 mod scan;
+mod settings;
+mod shares;
+mod start;
 mod summary_log;
+mod workload;
 
 pub use cause::{Cause, CauseId, Confidence, Evidence};
 pub use figures::{Figures, FitFigures, NeedFigures, OutputsOnly};
@@ -188,13 +196,7 @@ impl Explanation {
 /// assert_eq!(explanation.causes[0].id, CauseId::RequestLargerThanGpu);
 /// ```
 pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
-    let requests = log.requests();
-    let figures = Figures::join(log, requests.first(), options.gpu.as_ref(), options.jax);
-    let command = match options.command.as_str() {
-        "" => "python train.py",
-        command => command,
-    };
-    let facts = Facts { log, requests, figures, command };
+    let facts = Facts::new(log, options);
     let (causes, setting) = causes::find(&facts);
     let remedies = remedy::remedies(&facts, &causes);
     let regions = log.dump().map(|dump| dump.regions.clone());

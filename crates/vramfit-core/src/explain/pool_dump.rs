@@ -65,7 +65,8 @@ impl PoolDump {
 
     /// Returns the limit of the pool, and how far it may be from that.
     pub(super) fn limit(&self) -> Option<Size> {
-        let stats = self.stats.and_then(|stats| stats.limit);
+        // CUDA's own pool shows 0 and has none.
+        let stats = self.stats.and_then(|stats| stats.limit).filter(|limit| limit.max() > 0);
         let figures = self.figures.map(|figures| figures.limit);
         match (stats, figures) {
             (Some(stats), Some(figures)) => Some(stats.or_more_exact(figures)),

@@ -1,19 +1,19 @@
 //! What to do about a cause, with the bytes that it is about.
 //!
-//! `pool.rs` has what changes the pool or what the program needs of it, `beside.rs` what is about all else.
+//! `pool.rs` has what changes the pool, `program.rs` what the program needs of it, `beside.rs` what is about all else. What
+//! a remedy depends on, it asks itself: it is offered where it applies.
 
-mod beside;
+pub(super) mod beside;
 mod pool;
+mod program;
 
 use super::cause::{Cause, CauseId, Confidence};
 use super::causes::not_memory;
 use super::facts::Facts;
 use super::message::Message;
-use beside::{free_gpu, host_memory, outside_pool};
-use pool::{
-    fragmentation, larger_gpu, plan, raise_fraction, several_gpus, smaller_batch, smaller_outputs,
-    unified_memory,
-};
+use beside::{free_gpu, hide_from_tensorflow, host_memory, outside_pool, tpu};
+use pool::{fragmentation, preallocate, raise_fraction};
+use program::{divide, less_at_once, need_less};
 
 /// Where the bytes of a remedy come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +58,11 @@ pub struct Remedy {
 }
 
 impl Remedy {
-    fn new(id: &'static str, text: impl Into<String>, command: impl Into<String>) -> Self {
+    pub(super) fn new(
+        id: &'static str,
+        text: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Self {
         Remedy {
             id,
             text: text.into(),
@@ -89,7 +93,7 @@ pub(super) fn remedies(facts: &Facts<'_>, causes: &[Cause]) -> Vec<Remedy> {
     for cause in shown.take(MAX_CAUSES) {
         for remedy in of_cause(facts, cause.id) {
             let is_new = remedies.iter().all(|known| known.id != remedy.id);
-            if is_new && suits(facts, &remedy) {
+            if is_new {
                 remedies.push(remedy);
             }
         }
@@ -98,74 +102,51 @@ pub(super) fn remedies(facts: &Facts<'_>, causes: &[Cause]) -> Vec<Remedy> {
     remedies
 }
 
-/// Returns `true` if a remedy suits the error, where that decides.
-fn suits(facts: &Facts<'_>, remedy: &Remedy) -> bool {
-    match remedy.id {
-        CHECK_INSTALLATION => not_memory::is_about_installation(facts),
-        EXPLAIN_ALL => not_memory::is_about_peer(facts),
-        _ => true,
-    }
-}
-
-/// Remedies of errors that are not about memory.
-const CHECK_INSTALLATION: &str = "check-installation";
-const EXPLAIN_ALL: &str = "explain-all";
-
 /// Sorts by bytes, the most first; those without stay in their order behind.
 pub(super) fn sort(remedies: &mut [Remedy]) {
     remedies.sort_by_key(|remedy| std::cmp::Reverse(remedy.bytes));
 }
 
 pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
-    let command = facts.command;
+    let command = &facts.command;
     let run = |options: &str| format!("vramfit run {options} -- {command}");
     match cause {
         CauseId::PoolTooSmall => {
-            let mut remedies = match facts.figures.outputs_only {
-                Some(_) => vec![smaller_outputs(facts), several_gpus(facts)],
-                None => vec![plan(facts), smaller_batch(facts)],
-            };
-            remedies.extend(raise_fraction(facts));
-            remedies.extend(larger_gpu(facts));
-            remedies.extend(unified_memory(facts));
-            remedies
+            hide_from_tensorflow(facts).into_iter().chain(need_less(facts)).collect()
         }
-        CauseId::RequestLargerThanGpu => {
-            let mut remedies = vec![smaller_batch(facts), plan(facts), several_gpus(facts)];
-            remedies.extend(unified_memory(facts));
-            remedies
+        CauseId::RequestLargerThanGpu => divide(facts),
+        CauseId::Fragmentation => {
+            fragmentation(facts).into_iter().chain(raise_fraction(facts)).collect()
         }
-        CauseId::Fragmentation => fragmentation(facts),
-        CauseId::PoolNotObtained => vec![
-            free_gpu(facts),
-            Remedy::new(
+        CauseId::PoolNotObtained => {
+            let split = Remedy::new(
                 "split-gpu",
                 "give each of the processes that share the GPU a part that fits",
                 run("--processes 2"),
-            ),
-        ],
-        CauseId::MemoryTakenLater => vec![
-            free_gpu(facts),
-            Remedy::new(
-                "preallocate",
-                "take the pool's whole limit at startup, so that nobody else can",
-                run("--preallocate"),
-            ),
-        ],
+            );
+            hide_from_tensorflow(facts).into_iter().chain([free_gpu(facts), split]).collect()
+        }
+        CauseId::MemoryTakenLater => {
+            let why = "take the pool's whole limit at startup, so that nobody else can";
+            hide_from_tensorflow(facts)
+                .into_iter()
+                .chain([free_gpu(facts), preallocate(facts, why)])
+                .collect()
+        }
         CauseId::OutsidePool => outside_pool(facts),
         CauseId::AddressSpace => vec![Remedy::new(
             "raise-address-limit",
             "lift the limit of the address space",
             format!("ulimit -v unlimited; {command}"),
         )],
-        CauseId::Autotuning => vec![
-            Remedy::new(
+        CauseId::Autotuning => {
+            let off = Remedy::new(
                 "disable-autotuning",
                 "compile without trying kernels; the default ones may be slower",
                 format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
-            ),
-            smaller_batch(facts),
-        ],
+            );
+            std::iter::once(off).chain(less_at_once(facts)).collect()
+        }
         CauseId::Leak => vec![Remedy::new(
             "find-leak",
             "find the arrays that stay allocated, with the lines that make them",
@@ -193,18 +174,7 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
             "start with settings that this JAX version honors; wrong ones are corrected or reported",
             run("").replace("  ", " "),
         )],
-        CauseId::Tpu => Vec::new(),
-        CauseId::NotMemory => vec![
-            Remedy::new(
-                CHECK_INSTALLATION,
-                "check driver, libraries and JAX installation",
-                "vramfit doctor",
-            ),
-            Remedy::new(
-                EXPLAIN_ALL,
-                "another process of the job failed first: explain the logs of all of them together",
-                "vramfit explain LOG...",
-            ),
-        ],
+        CauseId::Tpu => tpu(facts),
+        CauseId::NotMemory => not_memory::remedies(facts),
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn report(explanation: &Explanation) -> Report {
 }
 
 fn sentences(cause: &Cause) -> Vec<String> {
-    vec![cause.summary.clone(), format!("it is not the cause if {}", cause.falsified_by)]
+    vec![cause.summary.clone(), format!("ruled out if {}", cause.falsified_by)]
 }
 
 fn evidence(title: &str, evidence: &[Evidence]) -> Option<Section> {
@@ -103,7 +103,7 @@ fn other_causes(others: &[Cause]) -> Option<Section> {
     // Beside a certain cause there is only what is certain, too.
     let title = match others.first().map(|cause| cause.confidence) {
         Some(Confidence::Sure) => "also certain",
-        _ => "other causes that the log allows",
+        _ => "other possible causes",
     };
     Section::list(title, shown.collect())
 }
@@ -114,15 +114,18 @@ fn figures(explanation: &Explanation) -> Option<Section> {
     let mut add = |label: &str, bytes: Option<u64>, note: &str| {
         metrics.extend(bytes.map(|bytes| Metric::new(label, Value::Bytes(bytes), note)));
     };
-    let exact = if figures.requested_is_exact { "" } else { "as precise as the log" };
+    let exact = if figures.requested_is_exact { "" } else { "rounded in the log" };
     add("requested", figures.requested_bytes, exact);
+    let needed = figures.needed_bytes.filter(|bytes| figures.requested_bytes < Some(*bytes));
+    let least = if figures.needed_is_least { "at least, by the log" } else { "at the failure" };
+    add("needed", needed, least);
     add("in use", figures.in_use_bytes, "at the failure");
     add("peak in use", figures.peak_in_use_bytes, "");
     add("limit of the pool", figures.limit_bytes, "");
     add("pool", figures.pool_bytes, "obtained from the driver");
-    add("free in the pool", figures.free_bytes, "in all");
+    add("free in the pool", figures.free_bytes, "total");
     add("largest free block", figures.largest_free_block_bytes, "that the request could have had");
-    add("GPU memory", figures.gpu_total_bytes, figures.gpu.unwrap_or("in all"));
+    add("GPU memory", figures.gpu_total_bytes, figures.gpu.unwrap_or("total"));
     add("GPU memory free", figures.gpu_free_bytes, "by the driver, at the failure");
     (!metrics.is_empty()).then(|| Section::new("figures", Content::Metrics(metrics)))
 }
@@ -159,7 +162,7 @@ fn need(explanation: &Explanation) -> Option<Section> {
         metric("arguments", need.argument_bytes, ""),
         metric("outputs", need.live_out_bytes, "donated arguments are among them"),
         metric("temporaries", need.temp_bytes, ""),
-        metric("in all", need.total_bytes, ""),
+        metric("total", need.total_bytes, ""),
     ];
     Some(Section::detail("what the program needs, by XLA", Content::Metrics(metrics)))
 }
@@ -195,24 +198,8 @@ fn maker(buffer: &ListedBuffer) -> String {
     if buffer.is_argument {
         return "argument".to_owned();
     }
-    let operation = without_parameters(&buffer.operation);
-    let scopes: Vec<&str> = operation.rsplit('/').take(2).collect();
+    let scopes: Vec<&str> = buffer.operation.rsplit('/').take(2).collect();
     scopes.into_iter().rev().collect::<Vec<_>>().join("/")
-}
-
-/// Returns a name without the parameters of operations, which stand in brackets and have slashes of their own.
-fn without_parameters(operation: &str) -> String {
-    let mut depth = 0_usize;
-    let kept = operation.chars().filter(|letter| {
-        let is_outside = depth == 0;
-        match letter {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => return is_outside,
-        }
-        false
-    });
-    kept.collect()
 }
 
 fn buffers(explanation: &Explanation) -> Option<Section> {

@@ -5,6 +5,7 @@
 
 mod address_space;
 mod autotuning;
+mod falsified;
 mod fragmentation;
 mod host_memory;
 mod leak;
@@ -23,6 +24,7 @@ use std::cmp::Reverse;
 use super::cause::{Cause, CauseId, Confidence, Judgement};
 use super::facts::Facts;
 use super::message::{DriverCall, Message, Reason};
+use super::remedy::beside;
 
 /// Finds the causes, the likeliest first; of equally likely ones the most specific. What is certain leaves no
 /// alternatives; a setting that does nothing is none, and returned as a note then.
@@ -97,10 +99,17 @@ fn has(causes: &[Cause], id: CauseId) -> bool {
 
 /// Makes a cause with the usual words for it.
 fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
+    let (confidence, summary) = match falsified::against(facts, id) {
+        Some(against) => (
+            falsified::lower(judgement.confidence),
+            format!("{}; against it: {against}", judgement.summary),
+        ),
+        None => (judgement.confidence, judgement.summary),
+    };
     Cause {
         id,
-        confidence: judgement.confidence,
-        summary: judgement.summary,
+        confidence,
+        summary,
         evidence: judgement.evidence,
         falsified_by: match id {
             CauseId::HostMemory if facts.is_shared_segment() => {
@@ -114,7 +123,7 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
 
 /// Returns what to do first.
 fn next_command(facts: &Facts<'_>, id: CauseId) -> String {
-    let command = facts.command;
+    let command = &facts.command;
     let gpu = facts.gpu_name();
     match id {
         CauseId::Tpu => {
@@ -132,7 +141,8 @@ fn next_command(facts: &Facts<'_>, id: CauseId) -> String {
         CauseId::Fragmentation => {
             format!("vramfit run --allocator cuda_async -- {command}")
         }
-        CauseId::OutsidePool => format!("vramfit run --fraction 0.6 -- {command}"),
+        CauseId::OutsidePool => beside::smaller_pool(facts)
+            .map_or_else(|| "vramfit top".to_owned(), |remedy| remedy.command),
         CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
         CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),
         CauseId::Leak => format!("vramfit dryrun --gpu {gpu} --steps 20 --full -- {command}"),

@@ -5,6 +5,7 @@ use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
 use crate::explain::message::{Message, Subject};
+use crate::explain::remedy::Remedy;
 
 /// With so much of the GPU free, lack of memory is out of the question.
 const MOSTLY_FREE: f64 = 0.5;
@@ -115,7 +116,7 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         ),
         Message::Exception { class, .. } => (
             Confidence::Likely,
-            format!("the program ended with `{class}`, and no request for memory failed in this log"),
+            format!("the program ended with `{class}`, and this log shows no failed allocation"),
         ),
         Message::PeerFailure => (
             Confidence::Possible,
@@ -123,11 +124,11 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         ),
         Message::Abort => (
             Confidence::Possible,
-            "the process crashed, and no request for memory failed in this log".to_owned(),
+            "the process crashed, and this log shows no failed allocation".to_owned(),
         ),
         _ => (
             Confidence::Likely,
-            "no request for memory failed in this log".to_owned(),
+            "this log shows no failed allocation".to_owned(),
         ),
     };
     // A library that failed is judged by what is known of memory. Settings are in logs of all kinds.
@@ -259,4 +260,39 @@ fn only_warnings(facts: &Facts<'_>) -> Option<Judgement> {
         "the log has warnings about memory, which runs that succeed print, too; no request failed";
     let lines = warnings.into_iter().chain(fitted);
     Some(Judgement::likely(summary, facts.quote_all(lines)))
+}
+
+/// Returns what to do, for the errors that are known.
+pub(in crate::explain) fn remedies(facts: &Facts<'_>) -> Vec<Remedy> {
+    let error = decisive_error(facts);
+    let specific = error.and_then(|event| match &event.message {
+        Message::KernelResources => Some(Remedy::new(
+            "smaller-blocks",
+            "use smaller blocks, fewer stages or fewer warps in the kernel; a kernel of a library has options for them",
+            "",
+        )),
+        Message::DriverError if event.text.contains("ILLEGAL_ADDRESS") => Some(Remedy::new(
+            "other-release",
+            "upgrade JAX, and the library that has the kernel; `compute-sanitizer` names the kernel",
+            "pip install --upgrade \"jax[cuda12]\"",
+        )),
+        Message::VersionMismatch => Some(Remedy::new(
+            "matching-libraries",
+            "install the libraries that this release of JAX needs, and no others in front of them in `LD_LIBRARY_PATH`",
+            "pip install --upgrade \"jax[cuda12]\"",
+        )),
+        Message::DiskFull => Some(Remedy::new("free-disk", "make room on the disk, or use another one", "df -h")),
+        _ => None,
+    });
+    let mut remedies = Vec::from_iter(specific);
+    if is_about_installation(facts) {
+        let text = "check driver, libraries and JAX installation";
+        remedies.push(Remedy::new("check-installation", text, "vramfit doctor"));
+    }
+    if is_about_peer(facts) {
+        let text =
+            "another process of the job failed first: explain the logs of all of them together";
+        remedies.push(Remedy::new("explain-all", text, "vramfit explain LOG..."));
+    }
+    remedies
 }

@@ -5,6 +5,7 @@ use crate::explain::facts::Facts;
 use crate::explain::log::Event;
 use crate::explain::message::{AllocatorOwner, DriverCall, Message, OtherAllocator, Reason};
 use crate::explain::number::Size;
+use crate::explain::shares::Shares;
 
 /// A library that does not start with this much free has another reason.
 pub(super) const PLENTY_BYTES: u64 = 512 << 20;
@@ -29,7 +30,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     };
     let is_unnamed = is_driver_call(&event.message, &[DriverCall::Unknown]);
     let free = free_at_failure(facts);
-    let is_plenty = free.is_some_and(|free| free >= PLENTY_BYTES) || leaves_half(facts);
+    let is_plenty = free.is_some_and(|free| free >= PLENTY_BYTES);
     let confidence = if facts.is_after_failure(event) || (is_plenty && !names_memory) {
         Confidence::Possible
     } else if names_memory && !is_unnamed {
@@ -41,12 +42,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
         Some(free) => format!(" ({} were free)", Bytes(free)),
         None => String::new(),
     };
-    let reason = match names_memory {
-        true => "found no memory",
-        false => "failed to start, as it does without memory",
-    };
     let subject = match &event.message {
-        Message::Library { .. } => format!("{what} {reason}"),
+        Message::Library { .. } if names_memory => format!("{what} found no memory"),
+        Message::Library { .. } => {
+            format!("{what} could not start; that often means no free GPU memory")
+        }
         _ => format!("{what} failed for lack of memory"),
     };
     let summary =
@@ -61,14 +61,11 @@ fn other_framework(
     refused: &OtherAllocator,
 ) -> Option<Judgement> {
     let bytes = |size: Option<Size>| size.map(|size| size.bytes);
-    let held = bytes(refused.held);
-    let total = bytes(refused.total).or(facts.figures.gpu_total_bytes);
-    // What is neither free nor its own is what others hold.
-    let others = total
-        .zip(bytes(refused.free))
-        .zip(held)
-        .and_then(|((total, free), held)| total.checked_sub(free)?.checked_sub(held));
-    let is_of_others = others.zip(total).map(|(others, total)| others >= total / 2);
+    let shares = Shares::of(facts, refused);
+    let is_of_others = shares.map(|shares| {
+        let others = shares.jax.saturating_add(shares.other_processes.unwrap_or(0));
+        others >= shares.total / 2
+    });
     let is_of_jax = |message: &Message| {
         matches!(message, Message::JaxNamed | Message::Jax { .. } | Message::Setting { .. })
     };
@@ -92,19 +89,20 @@ fn other_framework(
         Some(bytes) => format!(" for {}", Bytes(bytes)),
         None => String::new(),
     };
-    let figures = match (bytes(refused.free), total) {
-        (Some(free), Some(total)) => format!(" ({} of {} were free)", Bytes(free), Bytes(total)),
-        _ => String::new(),
+    let owner = refused.owner.label();
+    let summary = match shares {
+        Some(shares) => format!("{owner} found no GPU memory{asked}: {}", divided(&shares)),
+        None => {
+            let itself = match bytes(refused.held) {
+                Some(held) => format!(", with {} of its own", Bytes(held)),
+                None => String::new(),
+            };
+            format!(
+                "{owner} found no GPU memory{asked}{itself}: it allocates beside JAX's pool, which may leave too \
+                 little of the GPU to it"
+            )
+        }
     };
-    let itself = match held {
-        Some(held) => format!(", with {} of its own", Bytes(held)),
-        None => String::new(),
-    };
-    let summary = format!(
-        "{} found no GPU memory{asked}{figures}{itself}: it allocates beside JAX's pool, which may leave too \
-         little of the GPU to it",
-        refused.owner.label()
-    );
     Some(Judgement::new(
         confidence,
         summary,
@@ -112,14 +110,33 @@ fn other_framework(
     ))
 }
 
+/// Returns the GPU's memory as a framework's own figures divide it.
+fn divided(shares: &Shares) -> String {
+    let Shares { owner, total, free, own, jax, other_processes } = *shares;
+    let known = format!(
+        "of {}, {} are free and {} are {}'s",
+        Bytes(total),
+        Bytes(free),
+        Bytes(own),
+        owner.label()
+    );
+    match other_processes {
+        Some(others) => format!(
+            "{known}; {} more are of this process, JAX's pool and contexts, and {} of other processes",
+            Bytes(jax),
+            Bytes(others)
+        ),
+        None => format!(
+            "{known}; the other {} are JAX's pool, unless other processes use the GPU as well",
+            Bytes(jax)
+        ),
+    }
+}
+
 /// Returns `true` if the log shows a fraction that leaves half of the GPU outside the pool.
 pub(super) fn leaves_half(facts: &Facts<'_>) -> bool {
-    facts.log.has(|message| match message {
-        Message::Setting { name, value } if name.ends_with("MEM_FRACTION") => {
-            value.parse().is_ok_and(|fraction: f64| fraction > 0.0 && fraction <= LOW_FRACTION)
-        }
-        _ => false,
-    })
+    facts.settings.has_pool()
+        && facts.settings.fraction.is_some_and(|fraction| fraction <= LOW_FRACTION)
 }
 
 fn is_outside(message: &Message) -> bool {

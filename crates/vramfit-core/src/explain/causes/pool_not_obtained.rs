@@ -16,6 +16,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     short_pool(facts)
         .or_else(|| refused_pool(facts))
         .or_else(|| refused_context(facts))
+        .or_else(|| tensorflow_first(facts))
         .or_else(|| empty_pool(facts))
         .or_else(|| small_request(facts))
         .or_else(|| lone_refusal(facts))
@@ -106,6 +107,33 @@ fn refused_context(facts: &Facts<'_>) -> Option<Judgement> {
     ))
 }
 
+/// TensorFlow was given most of the GPU in this process, which it takes at once by default: before JAX had its pool, or
+/// that much would not have been free.
+fn tensorflow_first(facts: &Facts<'_>) -> Option<Judgement> {
+    let taken = facts.tensorflow_bytes()?;
+    let is = |message: &Message| matches!(message, Message::TensorflowPool { .. });
+    let event = facts.log.first(is)?;
+    facts.request()?;
+    // A pool that has its limit, by its own dump, has lost nothing.
+    let dump = facts.log.dump();
+    let is_whole = dump.and_then(|dump| dump.pool_bytes().zip(dump.limit()));
+    if is_whole.is_some_and(|(pool, limit)| pool >= limit.min()) || facts.is_after_failure(event) {
+        return None;
+    }
+    let (confidence, of) = match facts.figures.gpu_total_bytes {
+        Some(total) if taken > total / 2 => {
+            (Confidence::Likely, format!(" of the GPU's {}", Bytes(total)))
+        }
+        Some(_) => return None,
+        None => (Confidence::Possible, String::new()),
+    };
+    let summary = format!(
+        "TensorFlow was given {}{of} in this process: unless it grows on demand, JAX's pool has what was left",
+        Bytes(taken)
+    );
+    Some(Judgement::new(confidence, summary, facts.quote_with_request(event)))
+}
+
 /// The map of the pool shows nothing in it, and yet it had no room.
 fn empty_pool(facts: &Facts<'_>) -> Option<Judgement> {
     /// What every GPU has that trains, and what only large ones have.
@@ -139,7 +167,7 @@ fn small_request(facts: &Facts<'_>) -> Option<Judgement> {
     let unknown = facts.figures.pool_bytes.is_none() && facts.log.map().is_none();
     (unknown && request.size.bytes <= MAX_SMALL_BYTES && facts.steps_before_failure() == 0).then(|| {
         let summary = format!(
-            "{} is little for a GPU: the pool may be much smaller than meant, because others use the \
+            "{} is little for a GPU: the pool may be much smaller than intended, because others use the \
              GPU's memory",
             Bytes(request.size.bytes)
         );

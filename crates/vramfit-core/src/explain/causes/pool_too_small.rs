@@ -204,7 +204,7 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let need = facts.log.program_need();
     let parts = need.map_or(String::new(), |(_, need)| {
         format!(
-            "; the program takes {} in all: arguments {}, outputs {}, temporaries {}",
+            "; the program takes {} in total: arguments {}, outputs {}, temporaries {}",
             Bytes(need.total.bytes),
             Bytes(need.arguments.bytes),
             Bytes(need.live_out.bytes),
@@ -228,7 +228,7 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         return None;
     }
     let what = match (&need, largest) {
-        (Some((_, need)), _) => format!("it takes {} in all", Bytes(need.total.bytes)),
+        (Some((_, need)), _) => format!("it takes {} in total", Bytes(need.total.bytes)),
         (None, Some(buffer)) => {
             let shape = match buffer.shape.as_str() {
                 "" => String::new(),

@@ -2,7 +2,6 @@ use super::Judgement;
 use crate::bytes::Bytes;
 use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
-use crate::explain::message::Message;
 use crate::explain::request::{Request, RequestKind};
 use crate::gpu;
 
@@ -17,10 +16,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let event = &facts.log.events[largest.event];
     let what = Bytes(largest.size.bytes);
     // With unified memory a program may use more than the GPU has, at the speed of the host's link.
-    let unified = facts.log.has(|message| {
-        matches!(message, Message::Setting { name, .. } if name == "TF_FORCE_UNIFIED_MEMORY")
-    });
-    let confidence = if unified { confidence.min(Confidence::Likely) } else { confidence };
+    let confidence = match facts.settings.unified_memory {
+        true => confidence.min(Confidence::Likely),
+        false => confidence,
+    };
     let summary = format!(
         "one request of {what} is larger than {comparison}, so no setting of the pool helps"
     );
@@ -31,7 +30,12 @@ fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
     let bytes = request.size.min();
     if let Some(total) = facts.figures.gpu_total_bytes {
         let shown = format!("the GPU ({})", Bytes(total));
-        return (bytes > total).then_some((Confidence::Sure, shown));
+        let settings = &facts.settings;
+        let has = match settings.unified_memory {
+            true => settings.limit_bytes(total, settings.fraction_in_force().max(1.0)),
+            false => total,
+        };
+        return (bytes > has).then_some((Confidence::Sure, shown));
     }
     // The pool is a part of the GPU, so its limit says nothing certain about the GPU itself.
     let known = gpu::all().iter().map(|gpu| gpu.max_total_memory_bytes);

@@ -2,9 +2,9 @@
 //! no other pattern knows.
 
 use super::driver::names_memory;
-use super::{Match, Pattern, contains, contains_any, head, labelled_size};
+use super::{Match, Pattern, after_label, contains, contains_any, head, labelled_size};
 use crate::explain::message::{AllocatorOwner, HostFailure, Message, OtherAllocator};
-use crate::explain::number::{Size, size};
+use crate::explain::number::{Size, integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("cudaoutofmemory", pytorch),
@@ -15,6 +15,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("dsttensorisnotinitialized", |_| {
         Some(Message::other_allocator(AllocatorOwner::TensorFlow, None))
     }),
+    Pattern::new("createddevice/", tensorflow_device),
     Pattern::new("warpcudaerror", warp),
     Pattern::new("outofmemoryallocating", allocating),
     Pattern::new("outofmemorytoallocate", cupy),
@@ -37,20 +38,41 @@ pub(super) const PATTERNS: &[Pattern] = &[
 ];
 
 /// `CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 79.20 GiB total capacity; 752.52 MiB already allocated;
-/// 27.25 MiB free; …`, and since PyTorch 2.2 `GPU 0 has a total capacity of 79.10 GiB of which 1.21 GiB is free. …
-/// Of the allocated memory 752.52 MiB is allocated by PyTorch`
+/// 27.25 MiB free; 886.00 MiB reserved in total by PyTorch)`, and since PyTorch 2.1 `GPU 0 has a total capacity of
+/// 79.10 GiB of which 1.21 GiB is free. Process 7 has 2.00 GiB memory in use. Including non-PyTorch memory, this process
+/// has 16.6 GiB memory in use. Of the allocated memory 15.03 GiB is allocated by PyTorch, and 1.00 GiB is reserved by
+/// PyTorch but unallocated.`
 fn pytorch(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 600;
     let text = head(at.record(), MAX_TEXT_BYTES);
     let listed = |label: &str| size_before(text, label);
     let told = |label: &str| labelled_size(text, label);
+    let unallocated = size_after(text, "isallocatedbypytorch,and", "isreservedbypytorch");
+    let allocated = told("oftheallocatedmemory").map(|size| add(size, unallocated));
     Some(Message::OtherAllocator(OtherAllocator {
         owner: AllocatorOwner::Pytorch,
         size: told("triedtoallocate"),
-        held: listed("alreadyallocated").or_else(|| told("oftheallocatedmemory")),
+        held: listed("reservedintotal").or_else(|| listed("alreadyallocated")).or(allocated),
+        process: told("thisprocesshas"),
         free: listed("free;").or_else(|| told("ofwhich")),
-        total: told("totalcapacityof").or_else(|| listed("totalcapacity;")),
+        // PyTorch 2.1 writes `capacty`.
+        total: (told("totalcapacityof").or_else(|| told("totalcapactyof")))
+            .or_else(|| listed("totalcapacity;")),
     }))
+}
+
+fn add(size: Size, more: Option<Size>) -> Size {
+    let more = more.unwrap_or_default();
+    Size {
+        bytes: size.bytes.saturating_add(more.bytes),
+        tolerance: size.tolerance.saturating_add(more.tolerance),
+    }
+}
+
+/// Returns the size behind a label, where these words follow it.
+fn size_after(text: &[u8], label: &str, words: &str) -> Option<Size> {
+    let (size, rest) = size(after_label(text, label)?)?;
+    rest.starts_with(words.as_bytes()).then_some(size)
 }
 
 /// Returns the size that stands in front of a label, behind a semicolon.
@@ -89,6 +111,16 @@ fn implicit_initialization(at: &Match<'_>) -> Option<Message> {
         return Some(Message::other_allocator(AllocatorOwner::TensorFlow, None));
     }
     contains(text, "kernelimage").then_some(Message::Installation)
+}
+
+/// `Created device /job:localhost/replica:0/task:0/device:GPU:0 with 14643 MB memory:  -> device: 0, …`, of TensorFlow,
+/// which takes them at once unless it is told to grow.
+fn tensorflow_device(at: &Match<'_>) -> Option<Message> {
+    const MAX_TEXT_BYTES: usize = 120;
+    let text = head(at.record(), MAX_TEXT_BYTES);
+    let (mib, rest) = integer(after_label(after_label(text, "device:gpu:")?, "with")?)?;
+    let bytes = mib.checked_mul(1 << 20)?;
+    rest.starts_with(b"mbmemory").then_some(Message::TensorflowPool { bytes })
 }
 
 /// `Warp CUDA error 2: out of memory (in function wp_alloc_device_async, …`
@@ -131,6 +163,7 @@ fn cupy(at: &Match<'_>) -> Option<Message> {
         owner: AllocatorOwner::Cupy,
         size: Some(refused),
         held: labelled_size(head(text, 120), "allocatedsofar:"),
+        process: None,
         free: None,
         total: None,
     }))

@@ -71,6 +71,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("tensorcorehbmusage", tpu(true)),
     Pattern::new("xla:tpucompilepermanenterror", tpu_compile),
     Pattern::new("intohbm", |at| contains(at.record(), "notpossible").then_some(tpu(true))),
+    Pattern::new("errorloadingprogram'", |at| {
+        contains(head(at.record(), 200), "wasnotpossible").then_some(Message::TpuProgramLoad)
+    }),
     Pattern::new("attemptingtoallocate", attempting),
     Pattern::new("attemptingtoreserve", attempting),
     Pattern::new("couldnotallocate", could_not),

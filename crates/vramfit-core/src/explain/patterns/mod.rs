@@ -14,6 +14,7 @@
 //! | `frameworks.rs` | PyTorch, TensorFlow, CuPy and others in the same process |
 //! | `host.rs` | the host: memory, addresses, other processes, TPUs |
 //! | `client.rs` | JAX and Python: settings, versions, exceptions, progress |
+//! | `start.rs` | how the program was started: its script, its arguments, its batch |
 
 mod allocator;
 mod client;
@@ -23,6 +24,7 @@ mod frameworks;
 mod host;
 mod libraries;
 mod program;
+mod start;
 
 use std::sync::OnceLock;
 
@@ -80,7 +82,12 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 10;
 impl<'a> Match<'a> {
     /// Returns the text that follows, over any number of lines.
     fn after(&self) -> &'a [u8] {
-        head(&self.block.text()[self.to..], MAX_MESSAGE_BYTES)
+        self.after_up_to(MAX_MESSAGE_BYTES)
+    }
+
+    /// Returns up to this many bytes of the text that follows, over any number of lines.
+    fn after_up_to(&self, bytes: usize) -> &'a [u8] {
+        head(&self.block.text()[self.to..], bytes)
     }
 
     /// Returns the text that follows in the same record.
@@ -171,6 +178,7 @@ impl PatternSet {
             frameworks::PATTERNS,
             host::PATTERNS,
             client::PATTERNS,
+            start::PATTERNS,
         ];
         let patterns: Vec<&Pattern> = groups.into_iter().flatten().collect();
         let names: Vec<(String, &'static str)> = gpu_names().collect();

@@ -3,7 +3,7 @@
 use super::{Match, Pattern, after_label, contains_any, head, labelled_size, lossy, until};
 use crate::explain::ListedBuffer;
 use crate::explain::message::{LoggedProgramNeed, Message};
-use crate::explain::number::{integer, signed, size};
+use crate::explain::number::{Size, integer, signed, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("bufferassignmentstats:", program_need),
@@ -37,6 +37,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("novalidconfigfound", no_config),
     Pattern::new("unabletoallocateworkspacefor", workspace),
     Pattern::new("redzone_allocator.cc:", picker),
+    Pattern::new("werecapturedduringlowering", captured_constants),
+    Pattern::fixed("includesapmap.usingjit-of-pmap", Message::JitOfPmap),
 ];
 
 const fn autotuning(out_of_memory: bool) -> Message {
@@ -54,6 +56,22 @@ fn names_memory(text: &[u8]) -> bool {
     contains_any(text, &words)
 }
 
+/// `A large amount of constants were captured during lowering (8.00GB total).`
+fn captured_constants(at: &Match<'_>) -> Option<Message> {
+    let text = at.record().strip_prefix(b"(")?;
+    let (shown, rest) = size(text)?;
+    let unit = text[..text.len() - rest.len()].iter().rev().nth(1).copied().unwrap_or_default();
+    rest.starts_with(b"total").then_some(Message::CapturedConstants { size: decimal(shown, unit) })
+}
+
+/// Returns a size whose unit JAX means as one of 1000s, where it was read as one of 1024s.
+fn decimal(read: Size, unit: u8) -> Size {
+    let power = b"kmgt".iter().position(|letter| *letter == unit).map_or(0, |at| at as u32 + 1);
+    let (thousands, binary) = (1000_u128.pow(power), 1024_u128.pow(power));
+    let scaled = |bytes: u64| (u128::from(bytes) * thousands).div_ceil(binary) as u64;
+    Size { bytes: scaled(read.bytes), tolerance: scaled(read.tolerance) }
+}
+
 /// The label and value lines of `BufferAssignment stats`.
 fn program_need(at: &Match<'_>) -> Option<Message> {
     const MAX_STATS_BYTES: usize = 900;
@@ -69,7 +87,7 @@ fn program_need(at: &Match<'_>) -> Option<Message> {
 
 /// `Buffer 1:`, then `Size:`, `Operator:` or `Entry Parameter Subshape:`, `XLA Label:` and `Shape:` lines.
 fn peak_buffer(at: &Match<'_>) -> Option<Message> {
-    let after = at.after();
+    let after = at.after_up_to(MAX_BUFFER_BYTES);
     // Names of operations contain the sign, too; a row of them ends the entry.
     let text = &after[..memchr::memmem::find(after, b"==========").unwrap_or(after.len())];
     let value = skip_line_breaks(text).strip_prefix(b"size:")?;
@@ -88,10 +106,35 @@ fn peak_buffer(at: &Match<'_>) -> Option<Message> {
     Some(Message::PeakBuffer(ListedBuffer {
         bytes: size.bytes,
         shape: lossy(head(shape, 80)),
-        operation: operation.map(|name| at.original(name)).unwrap_or_default(),
+        operation: operation.map(|name| without_parameters(at, name)).unwrap_or_default(),
         site: site.unwrap_or_default(),
         is_argument: argument.is_some(),
     }))
+}
+
+/// The longest entry of a buffer: releases before JAX 0.4.36 write the parameters of operations into their names, whole
+/// loop bodies among them, in front of the line of the program.
+const MAX_BUFFER_BYTES: usize = 12 << 10;
+
+/// Returns the name of an operation without parameters, which stand in brackets and have slashes of their own.
+fn without_parameters(at: &Match<'_>, name: &[u8]) -> String {
+    let mut depth = 0_usize;
+    let mut kept = String::new();
+    for part in name.split_inclusive(|byte| matches!(byte, b'[' | b']')) {
+        let (outside, bracket) = match part.split_last() {
+            Some((bracket @ (b'[' | b']'), outside)) => (outside, *bracket),
+            _ => (part, 0),
+        };
+        if depth == 0 && !outside.is_empty() {
+            kept.push_str(&at.original(outside));
+        }
+        match bracket {
+            b'[' => depth += 1,
+            b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    kept
 }
 
 /// Skips the marks and prefixes between a label and the line that follows it.

@@ -1,8 +1,10 @@
 //! Remedies about what is beside the pool: other processes, libraries, the host.
 
 use super::Remedy;
+use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
-use crate::explain::message::{DriverCall, HostFailure, Library, Message};
+use crate::explain::message::{DriverCall, HostFailure, Library, Message, Reason};
+use crate::explain::shares::Shares;
 
 pub(super) fn free_gpu(facts: &Facts<'_>) -> Remedy {
     let figures = &facts.figures;
@@ -10,52 +12,136 @@ pub(super) fn free_gpu(facts: &Facts<'_>) -> Remedy {
     let missing = missing.and_then(|(limit, pool)| limit.checked_sub(pool));
     Remedy::new(
         "free-gpu",
-        "end the other processes on the GPU: a forgotten notebook, TensorFlow in the same program, a display",
+        "end the other processes on the GPU, such as a forgotten notebook, and keep TensorFlow in the same program off \
+         it: `tf.config.set_visible_devices([], \"GPU\")`",
         "vramfit top",
     )
     .with_log_bytes(missing)
 }
 
-pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
+/// Takes the GPU away from TensorFlow, where the log shows that it has taken memory.
+pub(super) fn hide_from_tensorflow(facts: &Facts<'_>) -> Option<Remedy> {
+    let bytes = facts.tensorflow_bytes()?;
+    let text = "take the GPU from TensorFlow, which has a pool of its own in this process: \
+                `tf.config.set_visible_devices([], \"GPU\")` before its first operation";
+    Some(Remedy::new("hide-from-tensorflow", text, "").with_log_bytes(Some(bytes)))
+}
+
+/// A smaller pool, in bytes where the log tells how the GPU is divided. `None` where the pool leaves half of the GPU to
+/// others already, or has no part in it.
+pub(in crate::explain) fn smaller_pool(facts: &Facts<'_>) -> Option<Remedy> {
     const LOWER_FRACTION: f64 = 0.6;
-    let command = facts.command;
-    let gained = facts
-        .figures
-        .gpu_total_bytes
-        .zip(facts.figures.limit_bytes)
-        .map(|(total, limit)| limit.saturating_sub((total as f64 * LOWER_FRACTION) as u64));
-    let mut remedies = vec![
-        Remedy::new(
+    const GIB: u64 = 1 << 30;
+    let command = &facts.command;
+    if let Some(shares) = Shares::find(facts) {
+        // How much JAX needs, the message does not tell; half of the GPU is where to begin.
+        let limit = shares.total / 2 / GIB;
+        if limit == 0 || shares.jax <= limit * GIB || shares.is_of_other_processes() {
+            return None;
+        }
+        let text = format!(
+            "limit JAX's pool, so that {} has the rest: to half of the GPU at first, instead of up to {}",
+            shares.owner.label(),
+            Bytes(shares.jax)
+        );
+        let remedy = Remedy::new(
             "lower-fraction",
-            "leave more of the GPU to libraries, kernels and graphs",
-            format!("vramfit run --fraction {LOWER_FRACTION} -- {command}"),
-        )
-        .with_log_bytes(gained),
-    ];
+            text,
+            format!("vramfit run --limit {limit}GiB -- {command}"),
+        );
+        return Some(remedy.with_log_bytes(Some(shares.jax - limit * GIB)));
+    }
+    let settings = &facts.settings;
+    // Half of what is named is less than the usual advice where that is named already.
+    let fraction = match settings.fraction {
+        Some(fraction) if fraction <= LOWER_FRACTION => (fraction * 10.0).floor() / 20.0,
+        _ => LOWER_FRACTION,
+    };
+    if !settings.has_pool() || fraction <= 0.0 || settings.fraction.is_some_and(|it| it <= 0.5) {
+        return None;
+    }
+    let figures = &facts.figures;
+    let gained = figures
+        .gpu_total_bytes
+        .zip(figures.limit_bytes)
+        .map(|(total, limit)| limit.saturating_sub(settings.limit_bytes(total, fraction)));
+    let instead = match settings.fraction {
+        Some(named) => format!(": a fraction of {fraction} instead of {named}"),
+        None => String::new(),
+    };
+    let remedy = Remedy::new(
+        "lower-fraction",
+        format!("leave more of the GPU to libraries, kernels and graphs{instead}"),
+        format!("vramfit run --fraction {fraction} -- {command}"),
+    );
+    Some(remedy.with_log_bytes(gained))
+}
+
+pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
+    let command = &facts.command;
+    let mut remedies: Vec<Remedy> = smaller_pool(facts).into_iter().collect();
+    remedies.extend(hide_from_tensorflow(facts));
+    let settings = &facts.settings;
+    if settings.has_pool() && settings.preallocate != Some(false) {
+        remedies.push(Remedy::new(
+            "no-preallocation",
+            "let the pool grow on demand, so that what JAX does not need is left to others",
+            format!("vramfit run --no-preallocate -- {command}"),
+        ));
+    }
+    remedies.push(free_gpu(facts));
+    let is_unnamed =
+        |message: &Message| matches!(message, Message::Library { reason: Reason::Unknown, .. });
+    if facts.log.has(is_unnamed) {
+        let text = "check that the library matches driver and JAX: its error names no reason";
+        remedies.push(Remedy::new("check-installation", text, "vramfit doctor"));
+    }
     let graph = Message::DriverOutOfMemory { call: DriverCall::Graph };
     if facts.log.has(|message| *message == graph) {
-        remedies.push(Remedy::new(
-            "disable-graphs",
-            "do not use CUDA graphs",
-            format!("XLA_FLAGS=--xla_gpu_enable_command_buffer= {command}"),
-        ));
+        remedies.insert(
+            0,
+            Remedy::new(
+                "disable-graphs",
+                "do not use CUDA graphs",
+                format!("XLA_FLAGS=--xla_gpu_enable_command_buffer= {command}"),
+            ),
+        );
     }
     let is_nccl = |message: &Message| match message {
         Message::Library { library, .. } => *library == Library::Nccl,
         _ => false,
     };
     if facts.log.has(is_nccl) {
-        remedies.push(Remedy::new(
-            "smaller-nccl-buffers",
-            "let NCCL use smaller buffers and fewer channels",
-            format!("NCCL_BUFFSIZE=1048576 NCCL_MAX_NCHANNELS=4 {command}"),
-        ));
+        remedies.insert(
+            remedies.len().min(1),
+            Remedy::new(
+                "smaller-nccl-buffers",
+                "let NCCL use smaller buffers and fewer channels",
+                format!("NCCL_BUFFSIZE=1048576 NCCL_MAX_NCHANNELS=4 {command}"),
+            ),
+        );
     }
     remedies
 }
 
+/// What a TPU has too little of.
+pub(super) fn tpu(facts: &Facts<'_>) -> Vec<Remedy> {
+    let reserved = facts.log.has(|message| *message == Message::TpuProgramLoad);
+    let mut remedies = Vec::new();
+    if reserved {
+        remedies.push(Remedy::new(
+            "reserve-less",
+            "reserve less memory before programs are loaded: of a server, the part that it takes for its cache (such as \
+             `--gpu-memory-utilization` of vLLM, which counts for TPUs as well)",
+            "",
+        ));
+    }
+    remedies.push(Remedy::new("shard", "shard the arrays over more TPUs, or do less at once", ""));
+    remedies
+}
+
 pub(super) fn host_memory(facts: &Facts<'_>) -> Vec<Remedy> {
-    let command = facts.command;
+    let command = &facts.command;
     let has = |kinds: &[HostFailure]| {
         facts.log.has(|message| match message {
             Message::Host { how, .. } => kinds.contains(how),
@@ -93,7 +179,7 @@ pub(super) fn host_memory(facts: &Facts<'_>) -> Vec<Remedy> {
     }
     if has(&[HostFailure::CpuBackend]) {
         remedies.push(Remedy::new(
-            "smaller-chunks",
+            "chunk",
             "compute in parts, such as `jax.lax.map(f, xs, batch_size=64)` in place of `jax.vmap(f)(xs)`; the \
              program runs on the CPU, so check that a GPU was meant",
             "vramfit doctor",

@@ -1,39 +1,78 @@
-//! Remedies that change the pool, or what the program needs of it.
+//! Remedies that change the pool, or make the free memory of it usable.
+
+use std::ops::RangeInclusive;
 
 use super::Remedy;
-use crate::allocator::PoolOptions;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
-use crate::explain::figures::FitFigures;
-use crate::explain::message::Message;
-use crate::gpu;
-use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION, USUAL_UNIFIED_FRACTION};
+use crate::settings::{MAX_FRACTION, USUAL_UNIFIED_FRACTION};
 
-pub(super) fn plan(facts: &Facts<'_>) -> Remedy {
-    Remedy::new(
-        "plan",
-        "recompute or offload activations: measured without a GPU, applied without editing the script",
-        format!("vramfit plan --gpu {} -- {}", facts.gpu_name(), facts.command),
-    )
+/// A larger part of the GPU for the pool: where the pool has less, and where that may be enough.
+pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    let settings = &facts.settings;
+    let is_of_pool = settings.has_pool() && !settings.unified_memory;
+    let before = settings.fraction_in_force();
+    if !is_of_pool || before >= MAX_FRACTION || exceeds_gpu(facts) {
+        return None;
+    }
+    let command = format!("vramfit run --fraction {MAX_FRACTION} -- {}", facts.command);
+    let figures = &facts.figures;
+    let limit = figures.limit_bytes.or_else(|| {
+        // A default that nobody has changed is not certain, and its bytes would not be.
+        let fraction = settings.fraction?;
+        Some(settings.limit_bytes(figures.gpu_total_bytes?, fraction))
+    });
+    let (Some(total), Some(limit)) = (figures.gpu_total_bytes, limit) else {
+        return by_fraction_alone(facts, limit, command);
+    };
+    let raised = settings.limit_bytes(total, MAX_FRACTION);
+    let gained = raised.checked_sub(limit).filter(|bytes| *bytes > 0)?;
+    if facts.need().is_some_and(|need| need.bytes > raised) {
+        return None;
+    }
+    let text = format!(
+        "raise JAX's memory fraction to {MAX_FRACTION}: a pool of {} instead of {}",
+        Bytes(raised),
+        Bytes(limit)
+    );
+    Some(Remedy::new("raise-fraction", text, command).with_log_bytes(Some(gained)))
 }
 
-pub(super) fn smaller_batch(facts: &Facts<'_>) -> Remedy {
-    Remedy::new(
-        "smaller-batch",
-        "use the largest batch that fits",
-        format!(
-            "vramfit plan --gpu {} --vary batch=1..1024 -- {} --batch {{batch}}",
-            facts.gpu_name(),
-            facts.command
-        ),
-    )
+/// The same, where the log names the fraction: it was chosen, and may be the reason.
+pub(super) fn raise_named_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    raise_fraction(facts).filter(|_| facts.settings.fraction.is_some())
+}
+
+/// The same of a GPU whose memory is not known: it follows from the limit, as far as the fraction is known.
+fn by_fraction_alone(facts: &Facts<'_>, limit: Option<u64>, command: String) -> Option<Remedy> {
+    /// What little is left beside a large fraction is no cure that can be counted on.
+    const MIN_GAIN: f64 = 0.1;
+    let before = facts.settings.fraction_in_force();
+    let raised = limit.map(|limit| (limit as f64 / before * MAX_FRACTION) as u64);
+    let is_short = facts.need().zip(raised).is_some_and(|(need, raised)| need.bytes > raised);
+    if is_short || MAX_FRACTION - before < MIN_GAIN {
+        return None;
+    }
+    let bytes = match limit.zip(raised) {
+        Some((limit, raised)) => {
+            format!(": a pool of about {} instead of {}", Bytes(raised), Bytes(limit))
+        }
+        None => String::new(),
+    };
+    let now = match facts.settings.fraction {
+        Some(named) => format!("the log names {named}"),
+        None => format!("unless it is set, it is {before}"),
+    };
+    let text = format!("raise JAX's memory fraction to {MAX_FRACTION}{bytes}; {now}");
+    Some(Remedy::new("raise-fraction", text, command))
 }
 
 /// Returns `true` if the request exceeds what the whole GPU could have, by the limit that follows from the compiler's
-/// budget and JAX's fraction of three quarters.
+/// budget and the fraction in force.
 fn exceeds_gpu(facts: &Facts<'_>) -> bool {
     let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
-    let most = limit.map(|limit| limit as f64 / DEFAULT_FRACTION * MAX_FRACTION);
+    let fraction = facts.settings.fraction_in_force().min(1.0);
+    let most = limit.map(|limit| limit as f64 / fraction * MAX_FRACTION);
     let rounded = facts.rounded_bytes();
     facts.figures.gpu_total_bytes.is_none()
         && rounded.zip(most).is_some_and(|(rounded, most)| rounded as f64 > most)
@@ -42,108 +81,80 @@ fn exceeds_gpu(facts: &Facts<'_>) -> bool {
 /// Uses memory of the host, where the GPU is too small by itself and both together are not.
 pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
     let figures = &facts.figures;
-    let rounded = facts.rounded_bytes()?;
+    let settings = &facts.settings;
+    let needed = facts.need()?.bytes;
+    let fraction = settings.fraction_in_force();
+    let host = match figures.gpu_total_bytes {
+        Some(total) => format!(", at least {} of it", Bytes(needed.checked_sub(total)?)),
+        None => String::new(),
+    };
     let limit = figures.limit_bytes.or(facts.most_of_budget());
-    let total = limit.map(|limit| (limit as f64 / DEFAULT_FRACTION) as u64);
-    let total = figures.gpu_total_bytes.or(total)?;
-    let in_use = figures.in_use_bytes.map_or(rounded, |in_use| in_use.saturating_add(rounded));
-    let needed = figures.need.as_ref().map_or(in_use, |need| need.total_bytes.max(in_use));
-    let is_larger = figures.gpu_total_bytes.map_or(exceeds_gpu(facts), |_| needed > total);
-    let is_set = facts.log.has(|message| {
-        matches!(message, Message::Setting { name, .. } if name == "TF_FORCE_UNIFIED_MEMORY")
-    });
-    let setting = format!("`XLA_CLIENT_MEM_FRACTION={USUAL_UNIFIED_FRACTION}`");
-    let why = match is_set {
+    let total = limit.map(|limit| (limit as f64 / fraction.min(1.0)) as u64);
+    let total = figures.gpu_total_bytes.or(total);
+    let is_possible = match total {
+        Some(total) => {
+            (figures.gpu_total_bytes.is_some() || exceeds_gpu(facts))
+                && needed as f64 <= total as f64 * USUAL_UNIFIED_FRACTION
+        }
+        None => OF_UNKNOWN_GPU.contains(&needed),
+    };
+    if !is_possible || !settings.has_pool() {
+        return None;
+    }
+    if settings.unified_memory && fraction > 1.0 {
+        return larger_unified_fraction(facts, needed);
+    }
+    let condition = match total {
+        Some(_) => String::new(),
+        None => format!("if the GPU has less than {}: ", Bytes(needed)),
+    };
+    let setting = format!("XLA_CLIENT_MEM_FRACTION={USUAL_UNIFIED_FRACTION}");
+    let text = match settings.unified_memory {
         true => format!(
-            "add a fraction above 1, such as {setting}: `TF_FORCE_UNIFIED_MEMORY` by itself gives the pool no more \
-             than the GPU has, with it also memory of the host, slowly"
+            "{condition}add a fraction above 1, such as `{setting}`: `TF_FORCE_UNIFIED_MEMORY` by itself gives no \
+             memory of the host{host}"
         ),
         false => format!(
-            "let the program use memory of the host as well, slowly: unified memory \
-             (`TF_FORCE_UNIFIED_MEMORY=true` with a fraction above 1, such as {setting})"
+            "{condition}use memory of the host as well, slowly{host}: `TF_FORCE_UNIFIED_MEMORY=true {setting}`"
         ),
     };
-    let is_possible = is_larger && needed as f64 <= total as f64 * USUAL_UNIFIED_FRACTION;
-    // Of a GPU that is not named, the total is a guess.
-    let amount = figures
-        .gpu_total_bytes
-        .map(|total| format!(", at least {} of it", Bytes(needed.saturating_sub(total))));
-    is_possible.then(|| {
-        Remedy::new(
-            "unified-memory",
-            format!("{why}{}", amount.unwrap_or_default()),
-            format!("vramfit run --spill -- {}", facts.command),
-        )
+    Some(Remedy::new("unified-memory", text, format!("vramfit run --spill -- {}", facts.command)))
+}
+
+/// The same, where the log shows that it is meant and is not in force.
+pub(super) fn completed_unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
+    unified_memory(facts).filter(|_| facts.settings.unified_memory)
+}
+
+/// Unified memory is in force, and the fraction gives less than is needed.
+fn larger_unified_fraction(facts: &Facts<'_>, needed: u64) -> Option<Remedy> {
+    let total = facts.figures.gpu_total_bytes?;
+    let has = facts.settings.limit_bytes(total, facts.settings.fraction_in_force());
+    // In tenths, rounded up.
+    let fraction = (needed as f64 / total as f64 * 10.0).ceil() / 10.0;
+    (needed > has).then(|| {
+        let text = format!(
+            "raise the fraction of unified memory to {fraction} or more, if the host has that much: the pool may take {} \
+             now, and {} are needed",
+            Bytes(has),
+            Bytes(needed)
+        );
+        Remedy::new("unified-memory", text, format!("vramfit run --spill -- {}", facts.command))
     })
 }
 
-/// Makes smaller what the program returns.
-pub(super) fn smaller_outputs(facts: &Facts<'_>) -> Remedy {
-    Remedy::new(
-        "smaller-outputs",
-        "return less at once: a smaller buffer, fewer steps or samples in one call, or a narrower type",
-        format!("vramfit dryrun --gpu {} --full -- {}", facts.gpu_name(), facts.command),
-    )
-}
+/// Of a GPU that is not known, what is less is no reason to use the host's memory, and what is more is too much for it.
+const OF_UNKNOWN_GPU: RangeInclusive<u64> = 8 << 30..=256 << 30;
 
-pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
-    if exceeds_gpu(facts) {
-        return None;
-    }
-    let fraction = MAX_FRACTION;
-    let command = format!("vramfit run --fraction {fraction} -- {}", facts.command);
-    let figures = &facts.figures;
-    let (Some(total), Some(limit)) = (figures.gpu_total_bytes, figures.limit_bytes) else {
-        return Some(Remedy::new(
-            "raise-fraction",
-            format!("give the pool {:.0} % of the GPU instead of 75 %", fraction * 100.0),
-            command,
-        ));
-    };
-    let raised = PoolOptions {
-        total_memory_bytes: total,
-        memory_fraction: FitFigures::raised_fraction(),
-        ..PoolOptions::default()
-    };
-    let gained = raised.limit_bytes().checked_sub(limit).filter(|bytes| *bytes > 0)?;
-    let short = facts
-        .rounded_bytes()
-        .zip(figures.in_use_bytes)
-        .map(|(rounded, used)| (rounded.saturating_add(used)).saturating_sub(limit));
-    let enough = match short {
-        Some(short) if short > gained => {
-            format!(", which is not enough: {} are missing", Bytes(short))
-        }
-        _ => String::new(),
-    };
-    let text = format!("give the pool {:.0} % of the GPU{enough}", fraction * 100.0);
-    Some(Remedy::new("raise-fraction", text, command).with_log_bytes(Some(gained)))
-}
-
-pub(super) fn larger_gpu(facts: &Facts<'_>) -> Option<Remedy> {
-    // Where outputs are all that there is, nothing else is in use.
-    let by_outputs = facts.figures.outputs_only.map(|_| 0);
-    let needed = facts.rounded_bytes()?.checked_add(facts.figures.in_use_bytes.or(by_outputs)?)?;
-    let fits =
-        |gpu: &&gpu::Gpu| gpu.mig_parent.is_none() && gpu.total_memory_bytes / 4 * 3 >= needed;
-    let smallest = gpu::all().iter().filter(fits).min_by_key(|gpu| gpu.total_memory_bytes)?;
-    let text =
-        format!("use a GPU whose pool has {} or more, such as {}", Bytes(needed), smallest.name);
-    let command = format!("vramfit dryrun --gpu {} -- {}", smallest.name, facts.command);
-    Some(Remedy::new("larger-gpu", text, command))
-}
-
-pub(super) fn several_gpus(facts: &Facts<'_>) -> Remedy {
-    Remedy::new(
-        "shard",
-        "shard the array over several GPUs, and try the sharding on virtual ones",
-        format!("vramfit dryrun --gpu h100-80gx8 -- {}", facts.command),
-    )
+/// Takes the whole limit at startup.
+pub(super) fn preallocate(facts: &Facts<'_>, why: &str) -> Remedy {
+    let command = format!("vramfit run --preallocate -- {}", facts.command);
+    Remedy::new("preallocate", why, command)
 }
 
 pub(super) fn fragmentation(facts: &Facts<'_>) -> Vec<Remedy> {
     let figures = &facts.figures;
-    let command = facts.command;
+    let command = &facts.command;
     let scattered = figures.free_bytes.zip(figures.largest_free_block_bytes);
     let scattered = scattered.and_then(|(free, largest)| free.checked_sub(largest));
     let mut remedies = vec![
@@ -161,12 +172,10 @@ pub(super) fn fragmentation(facts: &Facts<'_>) -> Vec<Remedy> {
         ),
     ];
     let dump = facts.log.dump();
-    if dump.and_then(|dump| dump.grows()) == Some(true) {
-        remedies.push(Remedy::new(
-            "preallocate",
-            "preallocate the pool: the regions of a growing pool never merge",
-            format!("vramfit run --preallocate -- {command}"),
-        ));
+    let grows = dump.and_then(|dump| dump.grows()).or(facts.settings.preallocate.map(|it| !it));
+    if grows == Some(true) {
+        let why = "preallocate the pool: the regions of a growing pool never merge";
+        remedies.push(preallocate(facts, why));
     }
     if dump.is_some_and(|dump| dump.is_partitioned()) {
         remedies.push(Remedy::new(

@@ -2,7 +2,7 @@
 // The page: each section by the renderer of its type, in the report's order.
 
 const RENDERERS = {
-  actions: (content) => makeElement("ul", { className: "points actions" }, ...content.actions.map(([text, command]) => makeElement("li", {}, ...withCode(textAt(text)), makeElement("pre", {}, textAt(command))))),
+  actions: (content) => makeElement("ul", { className: "points actions" }, ...content.actions.map(([text, command]) => makeElement("li", {}, ...withCode(textAt(text)), ...(textAt(command) ? [makeElement("pre", {}, textAt(command))] : [])))),
   list: (content) => makeElement("ul", { className: "points" }, ...content.points.map((point) => makeElement("li", {}, ...withCode(textAt(point))))),
   metrics: (content) => drawMetrics(content.metrics),
   table: (content) => drawTable(tableColumns(content), content.rows, textAt(content.note), textAt(content.title)),

@@ -53,7 +53,7 @@ fn remedy(remedy: &Remedy) -> Value {
     json!({
         "id": remedy.id,
         "text": remedy.text,
-        "command": remedy.command,
+        "command": non_empty(&remedy.command),
         "bytes": remedy.bytes,
         "basis": remedy.basis.label(),
         "outcome": non_empty(&remedy.outcome),
@@ -86,6 +86,8 @@ fn figures(figures: &Figures) -> Value {
         },
         "bins": figures.bins,
         "program_need": figures.need,
+        "needed_bytes": figures.needed_bytes,
+        "needed_is_least": figures.needed_is_least,
         "gpu": figures.gpu,
         "gpu_total_bytes": figures.gpu_total_bytes,
         "gpu_free_bytes": figures.gpu_free_bytes,

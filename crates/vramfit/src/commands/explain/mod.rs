@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Trace of a run, or plan, in which remedies are measured
     #[arg(long = "with", value_name = "FILE")]
     with: Option<PathBuf>,
-    /// Print everything, not only the 25 most important lines
+    /// Print everything, not only the 30 most important lines
     #[arg(long)]
     all: bool,
     /// Write the results as JSON to a file, or with `-` to standard output instead of the text
@@ -162,7 +162,7 @@ fn select_gpu(args: &Args, explanation: &Explanation) -> Result<GpuSelection> {
 }
 
 /// Lines of the text without `--all`.
-const MAX_LINES: usize = 25;
+const MAX_LINES: usize = 30;
 
 fn status(explanation: &Explanation) -> Status {
     match explanation.verdict() {

@@ -39,7 +39,7 @@ fn candidates() -> [Candidate; 4] {
     [
         setting(
             "raise-fraction",
-            "give the pool 92 % of the GPU",
+            "raise JAX's memory fraction to 0.92",
             format!("--fraction {fraction}"),
             Options { fraction: Some(fraction), ..unchanged },
         ),

@@ -56,7 +56,7 @@ pub(super) fn run(
 
 /// Prints the explanation, where there is one.
 fn report(log: &Log, program: &Path, arguments: &[OsString], output: &mut Output) {
-    const MAX_LINES: usize = 25;
+    const MAX_LINES: usize = 30;
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
     let options = ExplainOptions { command: shell_line(words), ..ExplainOptions::default() };
     let explanation = explain(log, &options);

@@ -151,7 +151,9 @@ fn render_action(action: &Action, columns: usize) -> Vec<String> {
         line.push(' ');
         line.push_str(&word);
     }
-    lines.push(line);
+    if !action.command.is_empty() {
+        lines.push(line);
+    }
     lines
 }
 

@@ -1,0 +1,83 @@
+//! How much memory the program needed when it failed, and which GPUs have it.
+
+use std::cmp::Reverse;
+
+use super::facts::Facts;
+use crate::gpu::{self, Gpu};
+use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION};
+
+/// Bytes that a pool has to have for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) bytes: u64,
+    /// Whether the log leaves out part of it, such as what was in use before.
+    pub(super) is_least: bool,
+    /// Whether it is what XLA says of the program alone, without arrays that the program does not take.
+    pub(super) is_of_program: bool,
+}
+
+/// Below, a bound or a program by itself says nothing about what is needed in all: it is what was in use that fills
+/// the memory.
+pub(super) const LARGE_BYTES: u64 = 4 << 30;
+
+impl Facts<'_> {
+    /// Returns what the program needs, by the log: what was in use and the request, or what XLA says of the program.
+    pub(super) fn need(&self) -> Option<Need> {
+        // Where outputs are all that there is, nothing else is in use.
+        let by_outputs = self.figures.outputs_only.map(|_| 0);
+        let in_use = self.figures.in_use_bytes.or(by_outputs);
+        let requested = self.rounded_bytes();
+        let at_failure = in_use.zip(requested);
+        let at_failure = at_failure.map(|(in_use, requested)| in_use.saturating_add(requested));
+        let program = self.figures.need.map(|need| need.total_bytes);
+        let reached = self.reached_by_compiler();
+        let known = at_failure.max(program).filter(|bytes| Some(*bytes) >= requested);
+        match known {
+            Some(bytes) if reached.is_none_or(|reached| reached <= bytes) => Some(Need {
+                bytes,
+                is_least: at_failure.is_none() && bytes < LARGE_BYTES,
+                is_of_program: at_failure.is_none(),
+            }),
+            _ => {
+                let bytes = known.max(reached).max(requested)?;
+                Some(Need { bytes, is_least: true, is_of_program: false })
+            }
+        }
+    }
+
+    /// Returns how many GPUs share what the program needs if all of it is divided evenly; `None` where the log does
+    /// not tell what one has for it.
+    pub(super) fn gpus_if_sharded(&self, need: Need) -> Option<u64> {
+        let total = self.figures.gpu_total_bytes;
+        let settings = &self.settings;
+        let limit = total.map(|total| match settings.has_pool() {
+            true => settings.limit_bytes(total, settings.fraction_in_force().min(MAX_FRACTION)),
+            false => total,
+        });
+        let limit = self.figures.limit_bytes.or(limit).filter(|limit| *limit > 0)?;
+        Some(need.bytes.div_ceil(limit).max(2))
+    }
+
+    /// Returns the smallest GPU on which a pool of this fraction has so many bytes; of equally large ones the
+    /// newest.
+    pub(super) fn smallest_gpu(&self, bytes: u64, fraction: f64) -> Option<&'static Gpu> {
+        let has_room =
+            |gpu: &&Gpu| self.settings.limit_bytes(gpu.total_memory_bytes, fraction) >= bytes;
+        let is_card = |gpu: &&Gpu| gpu.mig_parent.is_none() && !gpu.shares_host_memory;
+        let cards = gpu::all().iter().filter(is_card);
+        cards
+            .filter(has_room)
+            .min_by_key(|gpu| (gpu.total_memory_bytes >> 30, Reverse(gpu.compute_capability)))
+    }
+
+    /// Returns the smallest GPUs on which the program fits: with the default fraction, and with the largest one where
+    /// that is another GPU.
+    pub(super) fn fitting_gpus(&self, bytes: u64) -> Vec<(&'static Gpu, f64)> {
+        let by_default = self.smallest_gpu(bytes, DEFAULT_FRACTION);
+        let at_most = self.smallest_gpu(bytes, MAX_FRACTION);
+        let is_other = by_default.map(|gpu| &gpu.name) != at_most.map(|gpu| &gpu.name);
+        let by_default = by_default.map(|gpu| (gpu, DEFAULT_FRACTION));
+        let at_most = at_most.filter(|_| is_other).map(|gpu| (gpu, MAX_FRACTION));
+        by_default.into_iter().chain(at_most).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! What the settings that a log names, and the release, mean for the pool.
+
+use super::log::Log;
+use super::message::Message;
+use crate::allocator::{AllocatorKind, JaxVersion, PoolOptions};
+use crate::settings::{
+    ALLOCATOR, DEFAULT_FRACTION, FRACTION, OLD_FRACTION, PREALLOCATE, UNIFIED_MEMORY,
+    turns_preallocation_off,
+};
+
+/// The default fraction before jaxlib 0.4.14.
+const OLD_DEFAULT_FRACTION: f64 = 0.9;
+const DEFAULT_CHANGED: JaxVersion = (0, 4, 14);
+/// Figures beyond these are misread, or of a damaged log.
+const MAX_READ_FRACTION: f64 = 1000.0;
+const MAX_TOTAL_BYTES: u64 = 1 << 50;
+
+/// What a log says of the settings of the pool. `None` where it does not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LoggedSettings {
+    /// The fraction.
+    pub(super) fraction: Option<f64>,
+    /// Whether the pool is preallocated.
+    pub(super) preallocate: Option<bool>,
+    /// The allocator.
+    pub(super) allocator: Option<AllocatorKind>,
+    /// Whether unified memory is on.
+    pub(super) unified_memory: bool,
+    /// The release, where anything tells it.
+    jax: Option<JaxVersion>,
+    is_old_release: bool,
+}
+
+impl LoggedSettings {
+    /// Reads the settings of a log; the last value of each counts.
+    pub(super) fn read(log: &Log, jax: Option<JaxVersion>) -> LoggedSettings {
+        let mut read = LoggedSettings { jax, ..LoggedSettings::default() };
+        for (_, message) in log.messages() {
+            match message {
+                Message::OldRelease => read.is_old_release = true,
+                Message::Setting { name, value } => read.set(name, value),
+                _ => {}
+            }
+        }
+        read
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        match name {
+            FRACTION | OLD_FRACTION => {
+                let is_fraction = |value: &f64| *value > 0.0 && *value <= MAX_READ_FRACTION;
+                let parsed = value.parse().ok().filter(is_fraction);
+                self.fraction = parsed.or(self.fraction);
+            }
+            PREALLOCATE => self.preallocate = Some(!turns_preallocation_off(value)),
+            ALLOCATOR => self.allocator = value.parse().ok().or(self.allocator),
+            UNIFIED_MEMORY => self.unified_memory = !matches!(value, "false" | "0" | "False"),
+            _ => {}
+        }
+    }
+
+    /// Returns `true` if the allocator takes a pool, of which fraction and preallocation decide the size.
+    pub(super) fn has_pool(&self) -> bool {
+        matches!(self.allocator.unwrap_or(AllocatorKind::Bfc), AllocatorKind::Bfc)
+    }
+
+    /// Returns the fraction that JAX has by default.
+    fn default_fraction(&self) -> f64 {
+        let is_old = self.is_old_release || self.jax.is_some_and(|jax| jax < DEFAULT_CHANGED);
+        if is_old { OLD_DEFAULT_FRACTION } else { DEFAULT_FRACTION }
+    }
+
+    /// Returns the fraction in force, as far as the log tells.
+    pub(super) fn fraction_in_force(&self) -> f64 {
+        self.fraction.unwrap_or_else(|| self.default_fraction())
+    }
+
+    /// Returns the limit of a pool with this fraction of a GPU.
+    pub(super) fn limit_bytes(&self, total_memory_bytes: u64, fraction: f64) -> u64 {
+        // A client gets the fraction through a 32-bit number.
+        let memory_fraction = f64::from(fraction as f32);
+        let total_memory_bytes = total_memory_bytes.min(MAX_TOTAL_BYTES);
+        let options = PoolOptions { total_memory_bytes, memory_fraction, ..PoolOptions::default() };
+        match self.jax {
+            Some(jax_version) => PoolOptions { jax_version, ..options }.limit_bytes(),
+            None => options.limit_bytes(),
+        }
+    }
+}
