@@ -50,6 +50,23 @@ class EquinoxNet(eqx.Module):
         return self.layers(self.dropout(x[self.order], key=key))
 
 
+def make_mlp(row_shape, outputs, key):
+    """A module of Equinox without arrays that are not trained."""
+    return eqx.nn.MLP(row_shape[0], outputs, 16, 1, key=key)
+
+
+def one_axis_too_many(row_shape, outputs, rngs):
+    return nnx.Sequential(nnx.Linear(row_shape[0], outputs, rngs=rngs), lambda x: x[:, None])
+
+
+class Fails(nnx.Module):
+    def __init__(self, rngs):
+        self.layer = nnx.Linear(6, 4, rngs=rngs)
+
+    def __call__(self, x):
+        raise ValueError("my own words")
+
+
 def row_losses(outputs, targets):
     error = outputs - targets.reshape(outputs.shape)
     return {"loss": (error**2).mean(axis=-1), "absolute": abs(error).mean(axis=-1)}
@@ -61,6 +78,10 @@ def mean_loss(outputs, targets):
 
 def without_outputs(row_shape, rngs):
     return nnx.Linear(row_shape[0], 1, rngs=rngs)
+
+
+def two_outputs(rngs):
+    return nnx.Linear(6, 2, rngs=rngs)
 
 
 def no_model():

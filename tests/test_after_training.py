@@ -56,12 +56,17 @@ def test_an_evaluation_counts_each_row_once(folder):
 def test_predictions_are_written_for_each_row_with_what_is_kept(folder):
     from vramfit.train import load
 
-    keep = [word for name in ("id", "one_hot", "flags") for word in ("--keep", name)]
+    with h5py.File(folder / "test.h5", "a") as file:
+        if "is_large" not in file:
+            file["is_large"] = file["id"][:] > 500
+    names = ("id", "one_hot", "flags", "is_large")
+    keep = [word for name in names for word in ("--keep", name)]
     done = vramfit("predict", "runs/first", "test.h5", "out.h5", *keep, cwd=folder, code=0)
     assert done.stdout.startswith("predicted 1 001 rows with the model of step ")
     found = load(folder / "runs/first").predict(read(folder / "test.h5", "features"))
     with h5py.File(folder / "out.h5") as file, h5py.File(folder / "test.h5") as source:
-        assert sorted(file) == ["flags", "id", "one_hot", "predictions", "probabilities"]
+        assert sorted(file) == sorted([*names, "predictions", "probabilities"])
+        np.testing.assert_array_equal(file["is_large"][:], source["is_large"][:])
         for name in ("id", "one_hot", "flags"):
             assert file[name].dtype == source[name].dtype
             np.testing.assert_array_equal(file[name][:], source[name][:])
@@ -121,6 +126,13 @@ def test_predictions_that_were_killed_are_resumed_to_the_same_file(folder):
          "there is no checkpoint of step 7"),
         (["predict", "runs/first", "missing.h5", "x.h5"], "missing.h5"),
         (["train", "--evaluate", "runs/first", "strange.h5"], "has the label 9 in row 3"),
+        (["train", "--evaluate", "runs/first", "real.h5"], "needs a label for each row"),
+        (["train", "--evaluate", "runs/first", "wide.h5"],
+         "have the shape [3], but the model was trained on []"),
+        (["predict", "runs/first", "test.h5", "./test.h5", "--force"],
+         "is the file with the inputs"),
+        (["predict", "runs/first", "kept.h5", "x.h5", "--keep", "predictions/old"],
+         "cannot be kept"),
         (["export", "runs/first", "--format", "safetensors", "--output", "test.h5"],
          "already exists"),
     ],
@@ -128,6 +140,12 @@ def test_predictions_that_were_killed_are_resumed_to_the_same_file(folder):
 def test_what_cannot_be_done_is_said(folder, words, message):
     with h5py.File(folder / "strange.h5", "w") as file:
         file["features"], file["labels"] = np.zeros((5, 6)), [0, 1, 2, 9, 0]
+    with h5py.File(folder / "real.h5", "w") as file:
+        file["features"], file["labels"] = np.zeros((5, 6)), np.zeros(5)
+    with h5py.File(folder / "wide.h5", "w") as file:
+        file["features"], file["labels"] = np.zeros((5, 6)), np.zeros((5, 3), int)
+    with h5py.File(folder / "kept.h5", "w") as file:
+        file["features"], file["predictions/old"] = np.zeros((5, 6)), np.zeros(5)
     done = vramfit(*words, cwd=folder, code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -165,6 +183,10 @@ def test_a_damaged_checkpoint_is_not_loaded(folder, tmp_path):
     with pytest.raises(InvalidFileError, match="cannot be read") as found:
         load(run, "last")
     assert "there are others" in found.value.hint
+    # Nor does one whose metadata is gone prevent that others are read.
+    shutil.rmtree(run / f"checkpoints/{step}/run_metadata")
+    earlier = min(int(path.name) for path in (run / "checkpoints").iterdir())
+    assert load(run, earlier).step == earlier
 
 
 def test_a_run_of_a_program_gives_its_state_and_no_model(tmp_path):
@@ -219,8 +241,11 @@ assert not {"vramfit", "flax", "optax"} & set(sys.modules)
 def test_a_run_keeps_the_code_of_its_model(folder, tmp_path):
     from vramfit.train import load
 
-    function = "def make(outputs, rngs):\n    return nnx.Linear(6, outputs, rngs=rngs)\n"
-    (folder / "linear.py").write_text(f"from flax import nnx\n\n\n{function}")
+    (folder / "sizes.py").write_text("INPUTS = 6\n")
+    function = "def make(outputs, rngs):\n    return nnx.Linear(INPUTS, outputs, rngs=rngs)\n"
+    (folder / "linear.py").write_text(
+        f"from flax import nnx\nfrom sizes import INPUTS\n\n\n{function}"
+    )
     write(
         folder,
         data={"inputs": "features", "targets": "labels", "normalize": "inputs"},
@@ -238,6 +263,7 @@ def test_a_run_keeps_the_code_of_its_model(folder, tmp_path):
     moved = tmp_path / "elsewhere"
     shutil.move(folder / "runs/linear", moved)
     (folder / "linear.py").unlink()
+    (folder / "sizes.py").unlink()
     with pytest.warns(VramfitWarning, match="is not there any more"):
         np.testing.assert_array_equal(load(moved)(rows), before)
 
@@ -275,3 +301,55 @@ def test_runs_are_listed_side_by_side(folder):
     (folder / "nothing").mkdir(exist_ok=True)
     done = run_vramfit("train", "--list", folder / "nothing", code=2)
     assert "there are no training runs" in done.stderr
+
+
+def test_a_token_that_the_model_does_not_know_is_an_error(tmp_path):
+    random = np.random.default_rng(0)
+    for name, largest in (("words.h5", 19), ("new.h5", 25)):
+        with h5py.File(tmp_path / name, "w") as file:
+            words = random.integers(0, 20, (200, 8))
+            words[7, 3] = largest
+            file["words"] = words
+    write(
+        tmp_path,
+        data={"path": "words.h5", "inputs": "words", "targets": "words"},
+        model={"kind": "gru", "hidden_sizes": [8]},
+        training={"epochs": 1},
+    )
+    vramfit("train", "train.toml", cwd=tmp_path, code=0)
+    for words in (["train", "--evaluate", "run", "new.h5"], ["predict", "run", "new.h5", "x.h5"]):
+        done = vramfit(*words, cwd=tmp_path, code=2)
+        assert "has the token 25 in row 7, but the 20 tokens" in done.stderr
+    vramfit("predict", "run", "words.h5", "x.h5", cwd=tmp_path, code=0)
+    assert read(tmp_path / "x.h5", "predictions").shape == (200, 7)
+
+
+def test_inputs_of_another_type_are_not_rounded(tmp_path):
+    from vramfit.train import load
+
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        pixels = np.random.default_rng(0).integers(0, 256, (300, 4, 4), "u1")
+        file["pixels"], file["labels"] = pixels, (pixels.mean(axis=(1, 2)) > 127).astype(int)
+    write(
+        tmp_path,
+        data={"inputs": "pixels", "targets": "labels", "scale": "1/255"},
+        model={"kind": "cnn", "hidden_sizes": [4]},
+        training={"epochs": 1},
+    )
+    vramfit("train", "train.toml", cwd=tmp_path, code=0)
+    model = load(tmp_path / "run")
+    np.testing.assert_array_equal(model(pixels[:3].astype("f4")), model(pixels[:3]))
+    for wrong in (pixels[:3] / 255, pixels[:3].astype(int) + 300):
+        with pytest.raises(InvalidArgumentError, match="was trained on uint8"):
+            model(wrong)
+    assert model(pixels[:0]).shape == (0, 2)
+
+
+def test_init_does_not_mix_groups_nor_trains_on_tests(tmp_path):
+    with h5py.File(tmp_path / "groups.h5", "w") as file:
+        for group in ("test", "train"):
+            file[f"{group}/x"], file[f"{group}/y"] = np.zeros((50, 3)), np.zeros(50)
+    vramfit("train", "--init", "groups.toml", "--data", "groups.h5", cwd=tmp_path, code=0)
+    text = (tmp_path / "groups.toml").read_text()
+    assert '\ninputs = "train/x"\n' in text
+    assert '\ntargets = "train/y"\n' in text

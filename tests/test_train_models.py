@@ -42,7 +42,8 @@ def train(folder, directory, *, epochs=2, code=0, data=None, **model):
     training = {"epochs": epochs, "directory": directory, "log_every": 10}
     (folder / "train.toml").unlink(missing_ok=True)
     tables = {"data": own, "training": training | model.pop("training", {})}
-    write(folder, model=model, optimizer={"learning_rate": 0.01}, **tables)
+    optimizer = {"learning_rate": 0.01} | model.pop("optimizer", {})
+    write(folder, model=model, optimizer=optimizer, **tables)
     text = (folder / "train.toml").read_text()
     if model.get("kind", "mlp") != "mlp":
         text = text.replace("hidden_sizes = [32]\n", "")
@@ -110,7 +111,13 @@ def test_a_function_of_the_user_makes_the_model_with_arguments(folder):
         ({"kind": "other.py:Net"}, "which does not exist"),
         ({"kind": "no_such_module:Net"}, "which cannot be imported"),
         ({"kind": "own.py:no_model"}, "makes a `int`, which is not a model"),
-        ({"kind": "own.py:without_outputs"}, "needs floats of shape [4]"),
+        ({"kind": "own.py:without_outputs"}, "needs [4]"),
+        ({"kind": "own.py:one_axis_too_many"}, "returns an array of shape [1, 4] for each row"),
+        ({"kind": "own.py:Fails"}, "ValueError: my own words (own.py:"),
+        ({"training": {"best_by": "max acuracy"}}, "has only `accuracy`, `loss`"),
+        ({"data": {"targets": "value", "normalize": "both"},
+          "training": {"loss": "own.py:row_losses"}, "kind": "own.py:two_outputs"},
+         "it cannot be converted to their units"),
         ({"data": {"targets": "value"}, "training": {"loss": "own.py:mean_loss"}},
          "returns one number as `loss`"),
         ({"data": {"targets": "value", "normalize": None}, "training": {"loss": "cross_entropy"}},
@@ -185,6 +192,38 @@ def test_losses_and_predictions_are_those_of_the_file(folder, loss, targets, nor
     if normalize == "both" and not loss.startswith("own"):
         assert predictions.shape == wanted.shape
         assert np.abs(predictions - wanted).mean() < np.abs(mean - wanted).mean()
+
+
+@pytest.mark.parametrize("kind", ["own.py:Net", "own.py:make_mlp"])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_learning_rate_is_lowered_on_a_plateau(folder, kind, accumulate):
+    """With a scale among the parameters, with and without accumulation."""
+    optimizer = {
+        "schedule": "reduce_on_plateau",
+        "plateau_factor": 0.5,
+        "plateau_patience": 1,
+        "accumulate": accumulate,
+        "clip": 1.0,
+        # So low that nothing improves.
+        "learning_rate": 1e-9,
+    }
+    directory = f"plateau-{kind[-3:]}-{accumulate}"
+    train(folder, directory, epochs=6, kind=kind, optimizer=optimizer)
+    lines = (folder / directory / "metrics.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    rates = [it["train"]["learning_rate"] for it in events if it["event"] == "epoch"]
+    assert rates[0] == pytest.approx(1e-9)
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == pytest.approx(0.5e-9) or rates[-1] == pytest.approx(0.25e-9)
+
+
+def test_the_check_builds_a_model_of_the_user(folder):
+    train(folder, "checked", epochs=1, kind="own.py:make_mlp")
+    done = vramfit("train", "train.toml", "--check", "--json", cwd=folder, code=0)
+    assert json.loads(done.stdout)["parameters"] == 6 * 16 + 16 + 16 * CLASSES + CLASSES
+    missing = ["--set", "model.kind=own.py:Missing"]
+    done = vramfit("train", "train.toml", "--check", *missing, cwd=folder, code=2)
+    assert "has no `Missing`" in done.stderr
 
 
 def test_without_normalization_the_summary_says_that_nothing_was_learned(folder):

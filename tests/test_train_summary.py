@@ -7,7 +7,7 @@ import pytest
 
 from vramfit.train.events import Evaluation
 from vramfit.train.output.progress_bar import ProgressBar
-from vramfit.train.output.summary import WIDTH, epoch_line, epoch_summary
+from vramfit.train.output.summary import MAX_WIDTH, epoch_line, epoch_summary
 from vramfit.train.result import Epoch, Result, Timing
 
 EPOCH = Epoch(
@@ -101,7 +101,7 @@ def test_t5_a_state_that_is_not_on_disk_is_said_to_be():
 def test_t5_no_line_is_longer_than_80_columns_or_broken_in_a_word():
     note = "the checkpoint of step 84 could not be saved: " + "a-rather-long-word " * 12
     text = str(result(notes=(note,), device="8 x NVIDIA H100 80GB HBM3 " * 5))
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= MAX_WIDTH
     assert text.split().count("a-rather-long-word") == 12
 
 

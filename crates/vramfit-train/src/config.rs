@@ -29,7 +29,11 @@ impl Config {
     /// Returns the number of steps of the whole run, for epochs of so many steps.
     pub fn total_steps(&self, steps_per_epoch: u64) -> u64 {
         let of_epochs = self.training.epochs.map(|epochs| epochs.saturating_mul(steps_per_epoch));
-        of_epochs.unwrap_or(u64::MAX).min(self.training.steps.unwrap_or(u64::MAX))
+        // A dispatch is not divided.
+        let steps = self.training.steps.unwrap_or(u64::MAX);
+        let steps = steps.div_ceil(self.training.steps_per_dispatch);
+        let steps = steps.saturating_mul(self.training.steps_per_dispatch);
+        of_epochs.unwrap_or(u64::MAX).min(steps)
     }
 }
 

@@ -326,7 +326,7 @@ const TRAINING: &[Key] = &[
         "steps",
         ValueType::Integer(1),
         DefaultValue::Unset("no limit besides `epochs`", "10000"),
-        "Number of steps of the whole run; it may end within an epoch.",
+        "Number of steps of the whole run, rounded up to whole dispatches; it may end within an epoch.",
     )
     .aliases(&["max_steps", "num_steps", "total_steps"])
     .resumable(),

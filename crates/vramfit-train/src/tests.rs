@@ -329,6 +329,7 @@ fn a_limit_of_steps_takes_the_place_of_the_default_of_epochs() {
     assert_eq!(total(&["training.steps=5000"]), 5000);
     assert_eq!(total(&["training.steps=5000", "training.epochs=3"]), 300);
     assert_eq!(total(&["training.steps=250", "training.epochs=3"]), 250);
+    assert_eq!(total(&["training.steps=17", "training.steps_per_dispatch=4"]), 20);
 }
 
 #[test]

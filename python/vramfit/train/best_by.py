@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from vramfit.errors import InvalidArgumentError
+from vramfit.train.messages import rephrase
 
 
 @dataclass(frozen=True)
@@ -58,5 +59,8 @@ class BestBy:
             raise InvalidArgumentError(
                 f"`best_by='{direction} {self.metric}'` needs the metric `{self.metric}`, but the "
                 f"evaluation has only {found}",
-                hint="return it from `eval_step`, or choose one of those",
+                hint=rephrase(
+                    program="return it from `eval_step`, or choose one of those",
+                    command="choose one of those, or return it from a loss of your own",
+                ),
             )

@@ -23,12 +23,14 @@ class ProcessGroup:
 
     Args:
         mesh: The mesh of all devices; None for a single device.
+        values_known: Whether values can be exchanged; on virtual GPUs they never can, and each
+            process decides by itself what all decide alike: nobody stops one of them.
     """
 
-    def __init__(self, mesh: Any) -> None:
+    def __init__(self, mesh: Any, *, values_known: bool = True) -> None:
         import jax
 
-        self.is_distributed = jax.process_count() > 1
+        self.is_distributed = values_known and jax.process_count() > 1
         self.is_primary = jax.process_index() == 0
         self._mesh = mesh
         self._pending: Any = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -50,17 +51,25 @@ class Session:
 
 @dataclass(frozen=True)
 class CodeFile:
-    """A file of the user's that a configuration names.
+    """A file of the user's that a configuration names, with those beside it that it imports.
 
     Attributes:
         path: Where it was.
-        copy: Where its copy is, relative to the directory of the run.
-        sha256: The digest of its content.
+        copy: Where the copy of its folder is, relative to the directory of the run.
+        files: The digest (SHA-256) of each file, by its path in that folder.
     """
 
     path: str
     copy: str
-    sha256: str
+    files: Mapping[str, str]
+
+    def is_unchanged(self) -> bool:
+        """Return whether all files are where they were, with the same content."""
+        folder = Path(self.path).parent
+        try:
+            return all(_digest(folder / name) == known for name, known in self.files.items())
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,7 @@ class RunRecord:
         sources: For `data` and `eval_data`, what is read and how to recognize it.
         code: The user's files, by the key that names each.
         normalization: `mean` and `std` of the columns that are normalized; None without any.
+        remarks: What was noticed about the data before the run, one sentence each.
         sessions: All sessions, the latest last.
         command: The command line, where it is not that of this process.
     """
@@ -82,6 +92,7 @@ class RunRecord:
     sources: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, CodeFile] = field(default_factory=dict)
     normalization: Mapping[str, Any] | None = None
+    remarks: Sequence[str] = ()
     sessions: Sequence[Session] = ()
     command: str | None = None
 
@@ -95,9 +106,10 @@ class RunRecord:
         with contextlib.suppress(InvalidFileError, FileNotFoundError):
             earlier = read_record(directory).sessions
         for one in self.code.values():
-            copy = directory / one.copy
-            copy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(one.path, copy)
+            for name in one.files:
+                copy = directory / one.copy / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(Path(one.path).parent / name, copy)
         content = {
             "schema": SCHEMA,
             "config": self.config,
@@ -105,11 +117,12 @@ class RunRecord:
             "sources": self.sources,
             "code": {key: asdict(one) for key, one in self.code.items()},
             "normalization": self.normalization,
+            "remarks": self.remarks,
             "sessions": [asdict(one) for one in (*earlier, *self.sessions)],
         }
         path = directory / RUN_RECORD
         new = path.with_suffix(".json.new")
-        new.write_text(json.dumps(content, indent=1) + "\n")
+        new.write_text(json.dumps(_as_json(content), indent=1) + "\n")
         os.replace(new, path)
 
 
@@ -174,6 +187,7 @@ def read_record(directory: Path) -> RunRecord:
             sources=found["sources"],
             code={key: CodeFile(**one) for key, one in found["code"].items()},
             normalization=found["normalization"],
+            remarks=found["remarks"],
             sessions=[Session(**one) for one in found["sessions"]],
         )
     except FileNotFoundError:
@@ -221,10 +235,35 @@ def record_code(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Co
         if location.endswith(".py"):
             path = os.path.abspath(location)
             recorded[table][key] = f"{path}:{name}"
-            digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-            copy = f"{CODE}/{os.path.basename(path)}"
-            code[f"{table}.{key}"] = CodeFile(path, copy, digest)
+            code[f"{table}.{key}"] = CodeFile(path, f"{CODE}/{table}.{key}", _imported_beside(path))
     return recorded, code
+
+
+def _imported_beside(path: str) -> dict[str, str]:
+    """Return the digests of a file, and of the modules that were imported from its folder."""
+    folder = Path(path).parent
+    found = {Path(path)}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py"):
+            within = Path(file)
+            # Not an environment that lies in the same folder.
+            if within.is_relative_to(folder) and "site-packages" not in within.parts:
+                found.add(within)
+    return {str(one.relative_to(folder)): _digest(one) for one in sorted(found)}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value that all readers of JSON accept: NaN and infinities become null."""
+    if isinstance(value, Mapping):
+        return {name: _as_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _git_state() -> dict[str, Any] | None:

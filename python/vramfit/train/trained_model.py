@@ -67,7 +67,8 @@ class TrainedModel:
     def module(self) -> Any:
         """The module of Flax or Equinox with the trained parameters, in its mode of inference.
 
-        It takes what the model takes: inputs after scaling and normalization.
+        It takes what the model takes: inputs after scaling and normalization. One of Flax Linen
+        that has a parameter for its mode is told by its caller: `module(x, train=False)`.
         """
         return self.task.model.build(self.state["parameters"], self.state.get("variables"))
 
@@ -87,9 +88,16 @@ class TrainedModel:
         """
         import numpy as np
 
-        dtype = self.task.input_dtype
+        dtype = np.dtype(self.task.input_dtype)
         if not hasattr(inputs, "dtype"):
             inputs = np.asarray(inputs)
+        # Bytes that are floats between 0 and 1 would all become 0.
+        if np.dtype(dtype).kind in "iu" and not _is_exact(inputs, dtype):
+            raise InvalidArgumentError(
+                f"inputs are {inputs.dtype}, but the model was trained on {dtype}, which does not "
+                "have all of their values",
+                hint=f"pass them as they are in the training file, as {dtype}",
+            )
         stored = tuple(self.data["inputs"]["shape"][1:])
         shape = tuple(inputs.shape[1:])
         if shape == stored and shape != self.task.row and stored:
@@ -116,6 +124,20 @@ class TrainedModel:
         return jax.jit(self.task.predictions)
 
 
+def _is_exact(inputs: Any, dtype: Any) -> bool:
+    """Return whether inputs are the same as another type; only their type where traced."""
+    import jax
+    import numpy as np
+
+    if np.can_cast(inputs.dtype, dtype):
+        return True
+    if isinstance(inputs, jax.core.Tracer):
+        return bool(np.dtype(inputs.dtype).kind in "iu")
+    values = np.asarray(inputs)
+    with np.errstate(invalid="ignore"):
+        return bool((values.astype(dtype) == values).all())
+
+
 def load(run: str | os.PathLike[str], checkpoint: Which = "best") -> TrainedModel:
     """Return the trained model of a run of `vramfit train`, on JAX's default device.
 
@@ -132,7 +154,11 @@ def load(run: str | os.PathLike[str], checkpoint: Which = "best") -> TrainedMode
     """
     import jax
 
-    from vramfit.train.checkpoint.reader import CheckpointReader
+    from vramfit.train.checkpoint.reader import (
+        CheckpointReader,
+        restore_chosen,
+        with_shardings,
+    )
     from vramfit.train.task.normalization import unknown_normalization
     from vramfit.train.task.task import build_task
 
@@ -141,22 +167,13 @@ def load(run: str | os.PathLike[str], checkpoint: Which = "best") -> TrainedMode
     config = _with_recorded_code(path, record)
     data = record.data
     assert data is not None
-    reader = CheckpointReader(path / CHECKPOINTS)
-    step = reader.find_step(checkpoint)
+    # Before anything is built: it may take long, and the request may be wrong.
+    CheckpointReader(path / CHECKPOINTS).find_step(checkpoint)
     task = build_task(config, data)
-    shapes = jax.eval_shape(task.init, unknown_normalization(config, data))
-    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    like = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device), shapes
-    )
+    like = with_shardings(jax.eval_shape(task.init, unknown_normalization(config, data)))
+    step, metrics, state = restore_chosen(path / CHECKPOINTS, checkpoint, like)
     return TrainedModel(
-        run=path,
-        step=step,
-        config=config,
-        data=data,
-        metrics=reader.read_evaluation(step),
-        state=reader.restore(step, like),
-        task=task,
+        run=path, step=step, config=config, data=data, metrics=metrics, state=state, task=task
     )
 
 
@@ -166,17 +183,17 @@ def load_state(run: str | os.PathLike[str], like: Any, checkpoint: Which = "best
     Args:
         run: The directory of the run, the `directory` of `fit`.
         like: A state of the same structure, such as the initial one; its arrays have the shardings
-            of what is returned. `jax.ShapeDtypeStruct` will do, with shardings.
+            of what is returned. What has none, such as arrays of NumPy and `jax.ShapeDtypeStruct`,
+            is restored on JAX's default device.
         checkpoint: `"best"`, `"last"`, or the step of a checkpoint.
 
     Raises:
         InvalidArgumentError: There is no such checkpoint, or its state has another structure.
         InvalidFileError: The checkpoint cannot be read, or is damaged.
     """
-    from vramfit.train.checkpoint.reader import CheckpointReader
+    from vramfit.train.checkpoint.reader import restore_chosen, with_shardings
 
-    reader = CheckpointReader(Path(run) / CHECKPOINTS)
-    return reader.restore(reader.find_step(checkpoint), like)
+    return restore_chosen(Path(run) / CHECKPOINTS, checkpoint, with_shardings(like))[2]
 
 
 def _configured_record(run: Path) -> RunRecord:
@@ -201,20 +218,20 @@ def _configured_record(run: Path) -> RunRecord:
 
 def _with_recorded_code(run: Path, record: RunRecord) -> Mapping[str, Any]:
     """Return the configuration, with copies of the user's files where these have changed."""
-    import hashlib
     import warnings
 
     config = dict(record.config or {})
     for key, code in record.code.items():
-        path = Path(code.path)
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == code.sha256:
+        if code.is_unchanged():
             continue
         table, name = key.split(".")
-        copy = run / code.copy
+        path = Path(code.path)
+        copy = run / code.copy / path.name
         config[table] = {**config[table], name: f"{copy}:{config[table][name].rsplit(':', 1)[1]}"}
+        beside = ", or a file that it imports," if len(code.files) > 1 else ""
         what = "has changed since the run began" if path.is_file() else "is not there any more"
         warnings.warn(
-            f"`{code.path}` {what}: `{copy}` is used, the copy of it in the run's directory",
+            f"`{path}`{beside} {what}: `{copy}` is used, the copy of it in the run's directory",
             VramfitWarning,
             stacklevel=3,
         )

@@ -66,9 +66,10 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         Format::Safetensors => "safetensors",
     };
     let path = args.output.clone().unwrap_or_else(|| {
-        let directory = std::path::absolute(&args.run).unwrap_or_else(|_| args.run.clone());
-        let name = directory.file_name().unwrap_or_default().to_os_string();
-        PathBuf::from(name).with_extension(ending)
+        let directory = std::fs::canonicalize(&args.run).unwrap_or_else(|_| args.run.clone());
+        let mut name = directory.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{ending}"));
+        PathBuf::from(name)
     });
     let path = writable(&path, args.force)?;
     let request = json!({ "format": args.format, "output": path });

@@ -1,6 +1,7 @@
 //! `vramfit predict`: a prediction for each row of an HDF5 file.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use vramfit_core::{Bytes, Error, Result};
@@ -56,10 +57,28 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
+/// Ensures that the file with the inputs is not replaced by the output.
+fn ensure_other_file(data: &Path, out: &Path) -> Result<()> {
+    let identity = |path: &Path| {
+        let data = std::fs::metadata(path).ok()?;
+        Some((data.dev(), data.ino()))
+    };
+    match identity(out) {
+        Some(file) if identity(data) == Some(file) => Err(Error::invalid_argument(format!(
+            "the output `{}` is the file with the inputs",
+            out.display()
+        ))
+        .hint("name another file; `--keep` copies datasets of the inputs to it")),
+        _ => Ok(()),
+    }
+}
+
 /// Runs `vramfit predict`.
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let run = TrainedRun::read(&args.run)?;
     let inputs = run.inputs(&args.data, args.inputs.as_deref())?;
+    ensure_other_file(&args.data, &args.out)?;
+    run.check_tokens(&args.data, &inputs.dataset)?;
     let mut keep = Vec::new();
     for name in &args.keep {
         let found = column(&args.data, name)?;
@@ -72,7 +91,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
             );
             return Err(Error::invalid_argument(message).hint("keep datasets with as many rows"));
         }
-        if matches!(name.trim_matches('/'), "predictions" | "probabilities") {
+        let first = name.trim_matches('/').split('/').next();
+        if matches!(first, Some("predictions" | "probabilities")) {
             let message =
                 format!("`{name}` cannot be kept: the output has predictions of that name");
             return Err(Error::invalid_argument(message));
@@ -80,6 +100,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         keep.push(json!({
             "dataset": name.trim_start_matches('/'),
             "dtype": stored_type(&found),
+            "stored_dtype": found.dtype,
             "shape": found.shape,
         }));
     }

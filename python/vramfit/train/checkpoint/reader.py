@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,9 @@ from vramfit.train.checkpoint.manager import (
 from vramfit.train.checkpoint.metadata import check_state
 from vramfit.train.events import Evaluation
 from vramfit.train.train_progress import TrainProgress
+
+_MAX_CAUSE_LENGTH = 200
+_ATTEMPTS = 5
 
 Which = Literal["best", "last"] | int
 
@@ -69,9 +73,12 @@ class CheckpointReader:
         return dict(found[-1].metrics) if found else None
 
     def _evaluations(self) -> list[Evaluation]:
-        """Return the evaluations up to the last checkpoint."""
-        progress = self.read_metadata(self.steps[-1])["progress"]
-        return TrainProgress.from_json(progress).evaluations
+        """Return the evaluations up to the last checkpoint that can be read."""
+        for step in reversed(self.steps):
+            with contextlib.suppress(InvalidFileError):
+                progress = self.read_metadata(step)["progress"]
+                return TrainProgress.from_json(progress).evaluations
+        return []
 
     def read_metadata(self, step: int) -> dict[str, Any]:
         """Return the metadata of a checkpoint.
@@ -114,9 +121,47 @@ class CheckpointReader:
         others = [str(other) for other in self.steps if other != step]
         return InvalidFileError(
             f"the checkpoint of step {step} in `{self._directory}` cannot be read",
-            cause=first_line(error),
+            cause=first_line(error)[:_MAX_CAUSE_LENGTH],
             hint=f"there are others: {', '.join(others)}" if others else None,
         )
+
+
+def restore_chosen(
+    directory: Path, which: Which, like: Any
+) -> tuple[int, dict[str, float] | None, Any]:
+    """Return the step of a checkpoint, the metrics of its evaluation, and its state.
+
+    A run that goes on deletes checkpoints: if the chosen one is gone, it is chosen again.
+
+    Args:
+        directory: Where the checkpoints are.
+        which: Which of them.
+        like: As for :meth:`CheckpointReader.restore`.
+    """
+    attempt = 0
+    while True:
+        reader = CheckpointReader(directory)
+        step = reader.find_step(which)
+        try:
+            return step, reader.read_evaluation(step), reader.restore(step, like)
+        except InvalidFileError:
+            attempt += 1
+            if (directory / str(step)).is_dir() or attempt == _ATTEMPTS:
+                raise
+
+
+def with_shardings(like: Any) -> Any:
+    """Return shapes and types with shardings: where there are none, JAX's default device."""
+    import jax
+    import jax.numpy as jnp
+
+    default = jax.sharding.SingleDeviceSharding(next(iter(jnp.zeros(()).devices())))
+
+    def described(leaf: Any) -> Any:
+        sharding = getattr(leaf, "sharding", None) or default
+        return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
+
+    return jax.tree.map(described, like)
 
 
 def _replicated_sharding(leaves: dict[str, Any]) -> Any:

@@ -13,13 +13,20 @@ import math
 import os
 import signal
 import sys
+import warnings
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from vramfit._functions import _child
 from vramfit._inprogram import _plugin_errors
-from vramfit.errors import InsufficientMemoryError, IoError, VramfitError, first_line
+from vramfit.errors import (
+    InsufficientMemoryError,
+    IoError,
+    VramfitError,
+    VramfitWarning,
+    first_line,
+)
 from vramfit.train.checkpoint.manager import SYSTEM_ERRORS
 from vramfit.train.cli.actions import perform
 from vramfit.train.loop.memory import is_out_of_memory
@@ -35,7 +42,11 @@ def main(path: Path) -> int:
     # to save, and a traceback from the middle of an import would help nobody.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    warnings.formatwarning = _format_warning
     request = json.loads(path.read_text())
+    if request["progress"] == "none":
+        # Standard output is for the result alone, whatever code of the user's prints.
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     if request["parent_pid"] is not None:
         _stop_with_parent(request["parent_pid"])
     try:
@@ -62,6 +73,19 @@ def main(path: Path) -> int:
     with contextlib.suppress(OSError):
         path.with_name("outcome.json").write_text(json.dumps(_as_json(outcome)))
     return 0 if outcome["outcome"] in ("finished", "early", "signal") else 1
+
+
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Return a warning as a line, without where it is from if it is one of vramfit's."""
+    if issubclass(category, VramfitWarning):
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def _outcome(error: VramfitError) -> str:

@@ -21,13 +21,13 @@ def perform(request: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         request: With its `action`; see the function of each for the rest.
     """
-    is_training = request["action"] == "train"
+    is_training = request["action"] in ("train", "check")
     device = request["config"]["training"]["device"] if is_training else request["device"]
     if device == "cpu":
         # JAX would look for a GPU first, and report at length that there is none.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     _check_packages()
-    if is_training and request["processes"] is not None:
+    if request["action"] == "train" and request["processes"] is not None:
         # With all messages: an error between processes may end this one at once.
         _initialize_distributed(request["processes"])
     elif device == "cpu":
@@ -37,6 +37,12 @@ def perform(request: Mapping[str, Any]) -> dict[str, Any]:
             from vramfit.train.cli.run import run_training
 
             return run_training(request)
+        case "check":
+            from vramfit.train.task.task import build_task
+
+            task = build_task(request["config"], request["data"])
+            parameters = {"parameters": task.parameter_count()}
+            return {"outcome": "finished", "result": parameters}
         case "predict":
             from vramfit.train.cli.predict import run_prediction
 

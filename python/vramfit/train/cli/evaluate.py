@@ -76,7 +76,7 @@ def run_evaluation(request: Mapping[str, Any]) -> dict[str, Any]:
             "validation_fraction": 0.0,
         },
     }
-    baseline = compute_baseline(config, info, model.task.row_metrics)
+    baseline = compute_baseline(config, info, model.task)
     return {
         "outcome": "finished",
         "result": {

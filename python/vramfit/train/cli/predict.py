@@ -62,7 +62,10 @@ def run_prediction(request: Mapping[str, Any]) -> dict[str, Any]:
     for batch in loader.batches_from(0, done) if done < loader.rows else ():
         rows = min(len(batch["inputs"]), loader.rows - done)
         # Copies, because JAX may still read them when the loader needs its memory back.
-        columns = [batch[name][:rows].copy() for name in kept]
+        columns = [
+            batch[name][:rows].astype(it["dtype"])
+            for name, it in zip(kept, request["keep"], strict=True)
+        ]
         found = model.predict(batch["inputs"].copy())
         # While the device computes this batch, the one before is written.
         if waiting is not None:
@@ -96,7 +99,12 @@ def _open_loader(request: Mapping[str, Any], model: TrainedModel) -> Loader:
 
     columns = {"inputs": request["inputs"]}
     columns |= {f"{_KEPT}{number}": it["dataset"] for number, it in enumerate(request["keep"])}
-    dtype = {f"{_KEPT}{number}": it["dtype"] for number, it in enumerate(request["keep"])}
+    # Truth values are written as bytes; all else is read as it is written.
+    dtype = {
+        f"{_KEPT}{number}": it["dtype"]
+        for number, it in enumerate(request["keep"])
+        if it["stored_dtype"] != "bool"
+    }
     return Loader(
         request["data"],
         columns,

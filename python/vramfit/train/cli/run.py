@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vramfit.train.baseline import Baseline
+from vramfit.train.best_by import BestBy
 from vramfit.train.options import Checkpoints, FitOptions, Resume
 from vramfit.train.output.tensorboard import ensure_installed
 from vramfit.train.result import Result
+
+if TYPE_CHECKING:
+    from vramfit.train.task.normalization import Normalization
+    from vramfit.train.task.task import Task
 
 _RESUME: dict[str, Resume] = {"auto": "auto", "require": True, "never": False}
 
@@ -24,30 +29,34 @@ def run_training(request: Mapping[str, Any]) -> dict[str, Any]:
     import jax
 
     from vramfit.train.fit import fit
-    from vramfit.train.run_record import RunRecord, describe_source, record_code, recorded_as
+    from vramfit.train.run_record import RunRecord, record_code, recorded_as
     from vramfit.train.task.baseline import compute_baseline
     from vramfit.train.task.loaders import open_loaders
     from vramfit.train.task.normalization import (
         as_lists,
-        find_normalization,
+        compute_normalization,
+        recorded_normalization,
         unknown_normalization,
     )
     from vramfit.train.task.synthetic import synthetic_batches
     from vramfit.train.task.task import build_task
 
     task = build_task(config, data)
+    if request["config"]["training"]["best_by"] is not None:
+        _check_best_by(task, config)
     dry_run = request["dry_run"]
     is_primary = jax.process_index() == 0
     lines = [f"parameters   {task.parameter_count():,}".replace(",", " ")]
     train, validation = (synthetic_batches if dry_run else open_loaders)(config, data)
     baseline = None
-    normalization = unknown_normalization(config, data)
+    normalization: Normalization = unknown_normalization(config, data)
+    remarks: Sequence[str] = ()
     if not dry_run:
         if task.columns:
-            normalization, remarks = find_normalization(config, describe_source(train))
-            lines += [f"warning      {remark}" for remark in remarks]
+            known = None if request["resume"] == "never" else recorded_normalization(config)
+            normalization, remarks = known or compute_normalization(config)
         if is_primary:
-            baseline = compute_baseline(config, data, task.row_metrics)
+            baseline = compute_baseline(config, data, task)
         if baseline is not None:
             metrics = ", ".join(f"{name} {value:.6g}" for name, value in baseline.metrics.items())
             lines.append(f"baseline     {metrics}, always predicting {baseline.prediction}")
@@ -60,6 +69,7 @@ def run_training(request: Mapping[str, Any]) -> dict[str, Any]:
         data=data,
         code=code,
         normalization=as_lists(normalization),
+        remarks=remarks,
         command=request["command"],
     )
     with recorded_as(record):
@@ -80,6 +90,17 @@ def run_training(request: Mapping[str, Any]) -> dict[str, Any]:
         "nan": None if result.nan is None else asdict(result.nan),
         "result": _result_json(result),
     }
+
+
+def _check_best_by(task: Task, config: Mapping[str, Any]) -> None:
+    """Raise an error unless the validation will have the metric that `best_by` names."""
+    import jax
+
+    targets = jax.ShapeDtypeStruct((1, *task.target_row), task.target_dtype)
+    outputs = jax.ShapeDtypeStruct((1, *task.output_row()), "float32")
+    BestBy.parse(config["training"]["best_by"]).check(
+        jax.eval_shape(task.row_metrics, outputs, targets)
+    )
 
 
 def _fit_options(request: Mapping[str, Any], baseline: Baseline | None) -> FitOptions:

@@ -68,7 +68,7 @@ def build_loop(
         cleanup.callback(directory.close)
     telemetry = _open_telemetry(options, directory, timers, placement, cleanup)
     placement = devices.adopt_sharding(placement, state, data)
-    processes = ProcessGroup(placement.mesh)
+    processes = ProcessGroup(placement.mesh, values_known=not placement.is_virtual)
     stacked = options.steps_per_dispatch
     source = open_source(
         data,
@@ -116,6 +116,9 @@ def build_loop(
                 in_background=on_cpu and not processes.is_distributed,
             )
             cleanup.callback(_close_checkpoints, checkpoints)
+    record = current_record(config, placement.name, data=data, eval_data=eval_data)
+    for remark in record.remarks:
+        telemetry.note(remark)
     return TrainLoop(
         options=options,
         config=config,
@@ -130,7 +133,7 @@ def build_loop(
         directory=directory,
         checkpoints=checkpoints,
         signals=signals,
-        record=current_record(config, placement.name, data=data, eval_data=eval_data),
+        record=record,
     )
 
 

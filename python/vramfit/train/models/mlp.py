@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import jax
@@ -41,7 +42,7 @@ class Mlp(nnx.Module):
 
     def __call__(self, inputs: jax.Array, rngs: nnx.Rngs | None = None) -> jax.Array:
         """Predict ``[rows, outputs]`` from ``[rows, ...]``."""
-        x = inputs.reshape(inputs.shape[0], -1)
+        x = inputs.reshape(inputs.shape[0], math.prod(inputs.shape[1:]))
         for layer in self.layers:
             x = jax.nn.gelu(layer(x))
             x = self.dropout(x, deterministic=rngs is None, rngs=rngs)

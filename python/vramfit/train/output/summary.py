@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
@@ -14,10 +15,9 @@ from vramfit.train.messages import rephrase
 from vramfit.train.output.bottleneck import describe_bottleneck
 from vramfit.train.result import Epoch, Result
 
-WIDTH = 80
-"""Columns of a summary; only a word that is longer makes a line longer."""
+MAX_WIDTH = 80
+"""Columns of a summary, on a terminal that is not narrower."""
 
-_RULE = "=" * WIDTH
 _MIN_LABEL_WIDTH = 15
 
 _TITLES = {"callback": "TRAINING STOPPED", "signal": "TRAINING STOPPED", "nan": "TRAINING FAILED"}
@@ -43,15 +43,20 @@ def number(value: float) -> str:
     return f"{value:.6f}" if 0.001 <= abs(value) < 10_000 or value == 0 else f"{value:.6e}"
 
 
+def line_width() -> int:
+    """Return the columns of a summary; only a word that is longer makes a line longer."""
+    return min(MAX_WIDTH, shutil.get_terminal_size((MAX_WIDTH, 24)).columns)
+
+
 def wrapped(text: str, indent: str = "") -> str:
-    """Return text in lines of at most :data:`WIDTH` columns, broken between words only.
+    """Return text in lines of at most :func:`line_width` columns, broken between words only.
 
     Args:
         text: One paragraph.
         indent: The beginning of the second and further lines.
     """
     return textwrap.fill(
-        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text, line_width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
@@ -99,6 +104,10 @@ def final_report(result: Result) -> str:
     lines += _section("TIMING STATISTICS", _overview_rows(result))
     lines += _section("DETAILS", _timing_rows(result))
     lines += [wrapped(f"  note: {note}", "    ") for note in result.notes]
+    if result.best is None and result.evaluations:
+        metric = BestBy.parse(result.best_by).metric
+        text = f"  WARNING: the {metric} of every evaluation is NaN or infinite"
+        lines.append(wrapped(f"{text}; check the validation data for such values", "    "))
     if result.beats_baseline is False and result.baseline is not None:
         prediction = result.baseline.prediction
         advice = rephrase(
@@ -110,7 +119,7 @@ def final_report(result: Result) -> str:
     if result.save_error is not None:
         text = f"  THE FINAL STATE WAS NOT SAVED: {result.save_error}"
         lines.append(wrapped(text, "    "))
-    return "\n".join([*lines, _RULE])
+    return "\n".join([*lines, "=" * line_width()])
 
 
 def _reason(result: Result) -> str:
@@ -225,7 +234,8 @@ def _minutes_and_seconds(seconds: float) -> str:
 
 
 def _title_block(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
-    return [_RULE, title, _RULE, *_table(rows)]
+    rule = "=" * line_width()
+    return [rule, title, rule, *_table(rows)]
 
 
 def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vramfit.errors import InvalidArgumentError
 from vramfit.train.baseline import Baseline
-from vramfit.train.task.losses import RowMetrics
-from vramfit.train.task.python_name import is_python_name
 
 if TYPE_CHECKING:
     from vramfit.data import Loader
+    from vramfit.train.task.task import Task
 
 _MAX_BYTES = 64 << 20
 """Of the targets that are read, of each set: a second of reading from a slow disk."""
@@ -22,7 +22,7 @@ _MIN_PROBABILITY = 1e-6
 
 
 def compute_baseline(
-    config: Mapping[str, Any], data: Mapping[str, Any], row_metrics: RowMetrics
+    config: Mapping[str, Any], data: Mapping[str, Any], task: Task
 ) -> Baseline | None:
     """Return what always predicting the mean, or the frequency of each class, reaches.
 
@@ -32,7 +32,7 @@ def compute_baseline(
     Args:
         config: A whole configuration.
         data: What is known of the data.
-        row_metrics: The metrics of the loss.
+        task: The task of the configuration.
 
     Raises:
         InvalidArgumentError: Targets are not what the loss takes.
@@ -40,7 +40,10 @@ def compute_baseline(
     import numpy as np
 
     loss, classes = data["loss"], data["classes"]
-    if is_python_name(loss) and data["targets"]["batch_dtype"] != "float32":
+    if task.has_own_loss and (
+        data["targets"]["batch_dtype"] != "float32"
+        or math.prod(task.output_row()) != math.prod(task.target_row)
+    ):
         return None
     train, validation = _open_targets(config, data)
     if classes is not None and data["targets"]["batch_dtype"] == "int32":
@@ -74,21 +77,23 @@ def compute_baseline(
     totals: dict[str, float] = {}
     rows = 0
     for part in _parts(validation):
-        for name, values in _constant_metrics(row_metrics, constant, part, loss).items():
+        for name, values in _constant_metrics(task, constant, part).items():
             totals[name] = totals.get(name, 0.0) + float(np.asarray(values, np.float64).sum())
         rows += len(part)
     return Baseline(prediction, {name: total / rows for name, total in totals.items()}, rows)
 
 
-def _constant_metrics(row_metrics: RowMetrics, constant: Any, targets: Any, loss: str) -> Any:
+def _constant_metrics(task: Task, constant: Any, targets: Any) -> Any:
     """Return the metrics of rows for which a constant is predicted."""
     import jax.numpy as jnp
     import numpy as np
 
     outputs = np.broadcast_to(constant.astype(np.float32), targets.shape)
-    if loss != "cross_entropy":
+    if task.has_own_loss:
+        outputs = outputs.reshape(len(targets), *task.output_row())
+    elif task.loss != "cross_entropy":
         outputs = outputs.reshape(len(targets), -1)
-    return row_metrics(jnp.asarray(outputs), jnp.asarray(targets))
+    return task.row_metrics(jnp.asarray(outputs), jnp.asarray(targets))
 
 
 def _check(part: Any, data: Mapping[str, Any]) -> None:

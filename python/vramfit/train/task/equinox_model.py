@@ -59,7 +59,7 @@ class EquinoxModel:
         import equinox as eqx
         import jax
 
-        module = eqx.combine(parameters, variables, self._static)
+        module = self._put_together(parameters, variables)
         if key is None:
             module = eqx.nn.inference_mode(module)
         if not self._takes_key:
@@ -73,13 +73,23 @@ class EquinoxModel:
         """Return the module for inference, which is called with one row."""
         import equinox as eqx
 
-        return eqx.nn.inference_mode(eqx.combine(parameters, variables, self._static))
+        return eqx.nn.inference_mode(self._put_together(parameters, variables))
 
     def named_arrays(self, parameters: Any, variables: Any) -> dict[str, Any]:
-        """Return all arrays."""
+        """Return all arrays but keys of random numbers."""
+        import jax
+
+        arrays = by_path(parameters) | by_path(variables)
+        is_key = jax.dtypes.prng_key
+        return {
+            name: it for name, it in arrays.items() if not jax.dtypes.issubdtype(it.dtype, is_key)
+        }
+
+    def _put_together(self, parameters: Any, variables: Any) -> Any:
         import equinox as eqx
 
-        return by_path(eqx.combine(parameters, variables))
+        others = () if variables is None else (variables,)
+        return eqx.combine(parameters, *others, self._static)
 
     @staticmethod
     def _take_apart(module: Any) -> tuple[Any, Any, Any]:

@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from vramfit.errors import InvalidArgumentError, PackageMissingError
-from vramfit.train.task.python_name import call_with, is_python_name, load_object
+from vramfit.errors import InvalidArgumentError, PackageMissingError, VramfitError
+from vramfit.train.task.python_name import (
+    call_with,
+    failure_in_code,
+    is_python_name,
+    load_object,
+)
 
 
 class Model(Protocol):
@@ -105,8 +110,13 @@ def _own_model(
     def probe() -> None:
         made.append(build())
 
-    # Its parameters are not computed yet.
-    jax.eval_shape(probe)
+    try:
+        # Its parameters are not computed yet.
+        jax.eval_shape(probe)
+    except VramfitError:
+        raise
+    except Exception as error:
+        raise failure_in_code(f"`{name}` cannot be made", error) from error
     if _is_instance(made[0], "flax.nnx", "Module"):
         from vramfit.train.task.nnx_model import NnxModel
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vramfit.errors import InvalidFileError
+from vramfit.errors import InvalidArgumentError, InvalidFileError
+from vramfit.train.output.run_directory import CHECKPOINTS
 from vramfit.train.run_record import read_record
 
 _MAX_RATIO = 2.0**14
@@ -59,8 +59,14 @@ def compute_normalization(
         ratio = float(np.max(np.abs(one.mean) / std, initial=0.0))
         if ratio > _MAX_RATIO and one.dtype in ("float64", "int32", "uint32", "int64", "uint64"):
             notes.append(
-                f"values of `{columns[name]}` are up to {ratio:.0f} deviations from 0, and float32 "
+                f"values of `{columns[name]}` are up to {ratio:.3g} deviations from 0, and float32 "
                 "rounds off a part of what distinguishes them: store them relative to an offset"
+            )
+        largest = float(np.max(np.abs([one.mean, std]), initial=0.0, where=np.isfinite(one.mean)))
+        if largest > np.finfo(np.float32).max:
+            raise InvalidArgumentError(
+                f"values of `{columns[name]}` are too large for float32: {largest:g}",
+                hint="store them in another unit",
             )
         normalization[name] = {
             "mean": np.nan_to_num(one.mean).astype(np.float32),
@@ -69,40 +75,29 @@ def compute_normalization(
     return normalization, notes
 
 
-def find_normalization(
-    config: Mapping[str, Any], source: Mapping[str, Any]
-) -> tuple[Normalization, list[str]]:
-    """Return the statistics of a run that began before, or those of the training rows.
+def recorded_normalization(
+    config: Mapping[str, Any],
+) -> tuple[Normalization, Sequence[str]] | None:
+    """Return the statistics of the run that is resumed, and remarks; None without any.
 
-    Args:
-        config: A whole configuration.
-        source: What the training rows are read from, as a run records it.
+    They are part of its checkpoints, whatever the data is now.
     """
     import numpy as np
 
     directory = Path(config["training"]["directory"])
-    with contextlib.suppress(FileNotFoundError, InvalidFileError, KeyError, TypeError):
+    try:
+        has_checkpoints = any(path.name.isdecimal() for path in (directory / CHECKPOINTS).iterdir())
         record = read_record(directory)
-        known, old = record.normalization, record.config
-        is_same = old is not None and _statistics_keys(old) == _statistics_keys(config)
-        if (
-            known is not None
-            and is_same
-            and record.sources["data"]["contents"] == source["contents"]
-        ):
-            found = {
-                name: {word: np.array(one[word], np.float32) for word in ("mean", "std")}
-                for name, one in known.items()
-            }
-            return found, []
-    return compute_normalization(config)
-
-
-def _statistics_keys(config: Mapping[str, Any]) -> list[Any]:
-    """Return what the statistics depend on, beside the content of the file."""
-    own = config["data"]
-    keys = ("inputs", "targets", "normalize", "validation_fraction")
-    return [own["validation_path"] is None, *(own[key] for key in keys)]
+    except (OSError, InvalidFileError):
+        return None
+    known = record.normalization
+    if not has_checkpoints or known is None or sorted(known) != sorted(normalized_columns(config)):
+        return None
+    found = {
+        name: {word: np.array(one[word], np.float32) for word in ("mean", "std")}
+        for name, one in known.items()
+    }
+    return found, record.remarks
 
 
 def as_lists(normalization: Normalization) -> dict[str, dict[str, list[float]]] | None:

@@ -37,24 +37,39 @@ def build(config: Mapping[str, Any], batches: int, batches_per_epoch: int) -> Op
     rule = _update_rule(config, rate)
     if config["clip"] is not None:
         rule = optax.chain(optax.clip_by_global_norm(config["clip"]), rule)
+    if accumulate > 1:
+        rule = optax.MultiSteps(rule, accumulate)
     has_plateau = config["schedule"] == "reduce_on_plateau"
     if has_plateau:
         plateau = optax.contrib.reduce_on_plateau(
             factor=config["plateau_factor"],
             patience=config["plateau_patience"],
-            accumulation_size=max(batches_per_epoch // accumulate, 1),
+            accumulation_size=batches_per_epoch,
         )
+        # Around the accumulation, so that it is told the loss of every batch.
+        if accumulate > 1:
+            rule = rule.gradient_transformation()
         rule = optax.chain(rule, plateau)
-    if accumulate > 1:
-        rule = optax.MultiSteps(rule, accumulate)
 
     def learning_rate(step: Any, state: Any) -> Any:
         at = rate(step // accumulate) if callable(rate) else rate
         if has_plateau:
-            at = at * optax.tree.get(state, "scale")
+            at = at * _plateau_scale(state)
         return jnp.asarray(at, jnp.float32)
 
     return Optimizer(optax.with_extra_args_support(rule), learning_rate)
+
+
+def _plateau_scale(state: Any) -> Any:
+    """Return what the learning rate is multiplied by, from the state of an optimizer."""
+    import jax
+    import optax
+
+    def is_plateau(part: Any) -> bool:
+        return isinstance(part, optax.contrib.ReduceLROnPlateauState)
+
+    parts = jax.tree.leaves(state, is_leaf=is_plateau)
+    return next(part.scale for part in parts if is_plateau(part))
 
 
 def _learning_rate(config: Mapping[str, Any], updates: int) -> Any:

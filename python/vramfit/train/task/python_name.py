@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -100,6 +101,10 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
     return parameters
 
 
+_loaded: dict[str, ModuleType] = {}
+"""The files that were loaded, by path."""
+
+
 def _load_file(path: Path, key: str) -> ModuleType:
     path = path.absolute()
     if not path.is_file():
@@ -107,30 +112,50 @@ def _load_file(path: Path, key: str) -> ModuleType:
             f"`{key}` names the file `{path}`, which does not exist",
             hint="a path in the configuration file is relative to that file",
         )
+    if str(path) in _loaded:
+        return _loaded[str(path)]
+    name = re.sub(r"\W", "_", path.stem)
+    if name in sys.modules or importlib.util.find_spec(name) is not None:
+        name = f"_vramfit_user_{name}_{len(_loaded)}"
     # What stands beside it can be imported, but does not hide packages that are installed.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    name = path.stem
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
-    if known is not None or importlib.util.find_spec(name) is not None:
-        name = f"_vramfit_user_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise InvalidArgumentError(
-            f"`{path}` cannot be loaded: {type(error).__name__}",
-            cause=f"{first_line(error)}{_line_in(error, path)}",
-            hint=f"try `python {path}`",
-        ) from error
+        raise failure_in_code(f"`{path}` cannot be loaded", error, path.parent) from error
+    _loaded[str(path)] = module
     return module
+
+
+def failure_in_code(
+    message: str, error: BaseException, folder: Path | None = None
+) -> InvalidArgumentError:
+    """Return the error for code of the user's that has raised one.
+
+    Args:
+        message: What has failed.
+        error: What was raised.
+        folder: Where the code is; None for the folders of all files that were loaded.
+    """
+    folders = [Path(path).parent for path in _loaded] if folder is None else [folder]
+    where = None
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        where = f"{Path(error.filename).name}:{error.lineno}"
+    trace = error.__traceback__
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if any(file.is_relative_to(one) for one in folders):
+            where = f"{file.name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    text = first_line(error)
+    cause = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return InvalidArgumentError(message, cause=f"{cause} ({where})" if where else cause)
 
 
 def _import(location: str, key: str) -> ModuleType:
@@ -142,17 +167,6 @@ def _import(location: str, key: str) -> ModuleType:
             cause=str(error),
             hint="install it, set `PYTHONPATH`, or name a file: `my_model.py:Net`",
         ) from error
-
-
-def _line_in(error: Exception, path: Path) -> str:
-    """Return where in a file an error was raised."""
-    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return "" if line is None else f" ({path.name}:{line})"
 
 
 def _is_own(value: Any, module: ModuleType) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vramfit.errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError, VramfitError
 from vramfit.train.task.losses import RowMetrics, find_row_metrics
 from vramfit.train.task.model import Model, find_model
 from vramfit.train.task.normalization import (
@@ -21,7 +21,7 @@ from vramfit.train.task.normalization import (
 )
 from vramfit.train.task.optimizer import Optimizer
 from vramfit.train.task.optimizer import build as build_optimizer
-from vramfit.train.task.python_name import is_python_name
+from vramfit.train.task.python_name import failure_in_code, is_python_name
 
 Batch = Mapping[str, Any]
 State = dict[str, Any]
@@ -41,6 +41,7 @@ class Task:
         target_dtype: The type of targets in a batch.
         loss: The name of the loss.
         classes: Number of classes, if the model predicts one.
+        predicts_next: Whether the target of each step is the next step.
         columns: Which of inputs and targets are normalized.
         scale: The factor of the inputs, or None.
         row_metrics: The metrics of the loss.
@@ -55,6 +56,7 @@ class Task:
     target_dtype: str
     loss: str
     classes: int | None
+    predicts_next: bool
     columns: list[str]
     scale: float | None
     row_metrics: RowMetrics
@@ -120,18 +122,20 @@ class Task:
 
     def evaluate(self, state: State, batch: Batch) -> dict[str, Any]:
         """Map a state and a batch with a mask to metrics."""
-        outputs = self.outputs(state, batch["inputs"])
+        outputs = self._row_outputs(state, batch["inputs"])
         mask = batch["mask"]
         by_row = self.row_metrics(outputs, batch["targets"])
         return {name: (values * mask).sum() / mask.sum() for name, values in by_row.items()}
 
     def outputs(self, state: State, inputs: Any) -> Any:
-        """Map a batch of inputs to outputs, in the units of the targets.
+        """Map a batch of inputs to outputs: quantities with the shape of the targets, or logits.
 
-        These are logits where the targets are classes or labels.
+        Those of a loss of the user's are what the model returns.
         """
-        raw, _ = self._outputs(state, state["parameters"], inputs, None)
-        return self._in_units(raw, state.get("normalization", {}).get("targets"))
+        outputs = self._row_outputs(state, inputs)
+        if self.classes is not None or self.has_own_loss:
+            return outputs
+        return outputs.reshape(outputs.shape[0], *self.target_row)
 
     def predictions(self, state: State, inputs: Any) -> dict[str, Any]:
         """Map a batch of inputs to predictions by name.
@@ -143,20 +147,24 @@ class Task:
         import jax.numpy as jnp
 
         outputs = self.outputs(state, inputs)
-        if self.classes is not None and not is_python_name(self.loss):
+        if self.has_own_loss:
+            return {"predictions": outputs}
+        if self.classes is not None:
             return {
                 "predictions": outputs.argmax(axis=-1).astype(jnp.int32),
                 "probabilities": jax.nn.softmax(outputs.astype(jnp.float32)),
             }
         if self.loss == "binary_cross_entropy":
-            shaped = outputs.reshape(-1, *self.target_row)
             return {
-                "predictions": (shaped > 0).astype(jnp.uint8),
-                "probabilities": jax.nn.sigmoid(shaped.astype(jnp.float32)),
+                "predictions": (outputs > 0).astype(jnp.uint8),
+                "probabilities": jax.nn.sigmoid(outputs.astype(jnp.float32)),
             }
-        if is_python_name(self.loss):
-            return {"predictions": outputs}
-        return {"predictions": outputs.reshape(-1, *self.target_row)}
+        return {"predictions": outputs}
+
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether the loss is a function of the user's."""
+        return is_python_name(self.loss)
 
     def parameter_count(self) -> int:
         """Return the number of parameters of the model."""
@@ -165,42 +173,82 @@ class Task:
         parameters, _ = jax.eval_shape(self.model.init, self._example())
         return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
 
-    def check_model(self) -> None:
-        """Raise an error unless the outputs of the model are what the loss takes."""
+    def output_row(self) -> tuple[int, ...]:
+        """Return the shape of what the model returns for one row.
+
+        Raises:
+            InvalidArgumentError: The model fails, or does not return a row for each row.
+        """
         import jax
-        import jax.numpy as jnp
 
         example = self._example()
-        parameters, variables = jax.eval_shape(self.model.init, example)
         key = jax.random.key(self.seed)
-        outputs, _ = jax.eval_shape(self.model.apply, parameters, variables, example, key)
+        try:
+            parameters, variables = jax.eval_shape(self.model.init, example)
+            for of_mode in (None, key):
+                outputs, _ = jax.eval_shape(
+                    self.model.apply, parameters, variables, example, of_mode
+                )
+        except VramfitError:
+            raise
+        except Exception as error:
+            rows = list(example.shape[1:])
+            raise failure_in_code(
+                f"the model fails for rows of inputs of shape {rows}", error
+            ) from error
         shape = getattr(outputs, "shape", None)
-        if shape is None or not shape or shape[0] != _EXAMPLE_ROWS:
-            what = f"an array of shape {shape}" if shape is not None else f"{type(outputs)}"
+        if not shape or shape[0] != _EXAMPLE_ROWS:
+            what = f"an array of shape {shape}" if shape is not None else f"a {type(outputs)}"
             raise InvalidArgumentError(
                 f"the model returns {what} for {_EXAMPLE_ROWS} rows of inputs",
                 hint="return an array with a row of outputs for each row",
             )
-        if is_python_name(self.loss):
+        return tuple(shape[1:])
+
+    def check_model(self) -> None:
+        """Raise an error unless the outputs of the model are what the loss takes.
+
+        Raises:
+            InvalidArgumentError: They are not.
+        """
+        import jax
+
+        found = self.output_row()
+        values = math.prod(self.target_row)
+        if self.has_own_loss:
+            if "targets" in self.columns and math.prod(found) != values:
+                raise InvalidArgumentError(
+                    f"the model returns {list(found)} for each row, which is not what the targets "
+                    f"are, {list(self.target_row)}: it cannot be converted to their units",
+                    hint="set `data.normalize` to `inputs`, and rescale the targets in the loss",
+                )
+            outputs = jax.ShapeDtypeStruct((_EXAMPLE_ROWS, *found), "float32")
             targets = jax.ShapeDtypeStruct((_EXAMPLE_ROWS, *self.target_row), self.target_dtype)
-            jax.eval_shape(self.row_metrics, outputs, targets)
+            try:
+                jax.eval_shape(self.row_metrics, outputs, targets)
+            except VramfitError:
+                raise
+            except Exception as error:
+                shapes = f"{list(found)} and {list(self.target_row)}"
+                raise failure_in_code(
+                    f"`{self.loss.rsplit(':', 1)[1]}` fails for rows of outputs and targets of "
+                    f"shapes {shapes}",
+                    error,
+                ) from error
             return
-        expected: tuple[int, ...] = (math.prod(self.target_row),)
         if self.classes is not None:
-            steps = self.row[:1] if self.loss == "cross_entropy" and self._predicts_next else ()
-            expected = (*steps, self.classes)
-        if math.prod(shape[1:]) != math.prod(expected) or not jnp.issubdtype(
-            outputs.dtype, jnp.floating
-        ):
+            steps = self.row[:1] if self.predicts_next else ()
+            expected: tuple[int, ...] = (*steps, self.classes)
+            is_right = found == expected
+        else:
+            expected = (values,)
+            is_right = math.prod(found) == values
+        if not is_right:
             raise InvalidArgumentError(
-                f"the model returns {outputs.dtype}{list(shape[1:])} for each row, but the loss "
-                f"`{self.loss}` needs floats of shape {list(expected)}",
+                f"the model returns an array of shape {list(found)} for each row, but the loss "
+                f"`{self.loss}` needs {list(expected)}",
                 hint="make a model with the number of outputs that it is given as `outputs`",
             )
-
-    @property
-    def _predicts_next(self) -> bool:
-        return self.target_row == self.row and self.input_dtype == "int32"
 
     def _example(self) -> Any:
         """Return a batch of inputs, for the shapes and types of what is computed from it."""
@@ -209,16 +257,22 @@ class Task:
         rescales = self.scale is not None or "inputs" in self.columns
         return jnp.zeros((_EXAMPLE_ROWS, *self.row), "float32" if rescales else self.input_dtype)
 
+    def _row_outputs(self, state: State, inputs: Any) -> Any:
+        """Return outputs as the loss takes them, in the units of the targets."""
+        raw, _ = self._outputs(state, state["parameters"], inputs, None)
+        return self._in_units(raw, state.get("normalization", {}).get("targets"))
+
     def _outputs(self, state: State, parameters: Any, inputs: Any, key: Any) -> tuple[Any, Any]:
         """Return what the model returns, ``[rows, values]`` where the targets are quantities."""
         import jax.numpy as jnp
 
+        inputs = inputs.reshape(inputs.shape[0], *self.row)
         if self.scale is not None:
             inputs = inputs.astype(jnp.float32) * self.scale
         inputs = normalize(inputs, state.get("normalization", {}).get("inputs"))
         outputs, variables = self.model.apply(parameters, state.get("variables"), inputs, key)
-        if self.classes is None and not is_python_name(self.loss):
-            outputs = outputs.reshape(outputs.shape[0], -1)
+        if self.classes is None and not self.has_own_loss:
+            outputs = outputs.reshape(outputs.shape[0], math.prod(self.target_row))
         return outputs, variables
 
     def _in_units(self, outputs: Any, statistics: Mapping[str, Any] | None) -> Any:
@@ -254,6 +308,7 @@ def build_task(config: Mapping[str, Any], data: Mapping[str, Any]) -> Task:
         target_dtype=data["targets"]["batch_dtype"],
         loss=loss,
         classes=data["classes"],
+        predicts_next=data["predicts_next"],
         columns=normalized_columns(config),
         scale=config["data"]["scale"],
         row_metrics=find_row_metrics(loss),
@@ -276,4 +331,7 @@ def total_steps(config: Mapping[str, Any], data: Mapping[str, Any]) -> int:
     """Return the number of steps of the whole run."""
     epochs, steps = config["training"]["epochs"], config["training"]["steps"]
     limits = [] if epochs is None else [epochs * data["steps_per_epoch"]]
-    return int(min(limits if steps is None else [*limits, steps]))
+    if steps is not None:
+        stacked = config["training"]["steps_per_dispatch"]
+        limits.append(-(-steps // stacked) * stacked)
+    return int(min(limits))

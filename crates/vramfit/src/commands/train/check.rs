@@ -4,10 +4,12 @@ use std::path::Path;
 
 use serde_json::json;
 use vramfit_core::{Bytes, Result};
-use vramfit_train::Config;
+use vramfit_train::{Config, PythonName};
 
 use super::datasets::{Column, DatasetInfo};
+use super::trained_run::run_action;
 use crate::commands::data::{grouped, grouped_list};
+use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -17,6 +19,7 @@ pub(super) fn report(
     config: &Config,
     info: &DatasetInfo,
     warnings: &[String],
+    parameters: Option<u64>,
     json: bool,
     output: &mut Output,
 ) -> Result<Status> {
@@ -25,10 +28,12 @@ pub(super) fn report(
             "schema": 1,
             "config": config,
             "data": info,
+            "parameters": parameters,
             "warnings": warnings,
         }))?;
     } else {
         let mut all = lines(config, info);
+        all.extend(parameters.map(|count| format!("parameters   {}", grouped(count))));
         all.extend(warnings.iter().map(|text| format!("warning      {text}")));
         output.text(&format!(
             "{}\n\nto start training, run `vramfit train {}`\n",
@@ -37,6 +42,30 @@ pub(super) fn report(
         ))?;
     }
     Ok(Status::Yes)
+}
+
+/// Builds a model or loss of the user's, which cannot be checked without, and returns the number of parameters; none
+/// where both are ours.
+///
+/// # Errors
+/// `invalid-argument` when it is not what it has to be.
+pub(super) fn count_own_parameters(
+    config: &Config,
+    info: &DatasetInfo,
+    context: &Context,
+) -> Result<Option<u64>> {
+    if config.model.own().is_none() && PythonName::parse(&info.loss).is_none() {
+        return Ok(None);
+    }
+    let request = json!({
+        "action": "check",
+        "config": config,
+        "data": info,
+        "progress": "none",
+        "parent_pid": std::process::id(),
+    });
+    let result = run_action(&request, context)?;
+    Ok(result["parameters"].as_u64())
 }
 
 /// Returns the first lines, which are also shown when a run starts: model and data.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
-use vramfit_core::Result;
+use vramfit_core::{Error, Result};
 
 use super::datasets;
 use super::trained_run::{ModelArgs, TrainedRun};
@@ -23,15 +23,22 @@ pub(super) fn run(
 ) -> Result<Status> {
     let run = TrainedRun::read(run)?;
     let inputs = run.inputs(data, None)?;
+    if inputs.shape[0] == 0 {
+        let message = format!("`{}` of `{}` has no rows", inputs.dataset, data.display());
+        return Err(Error::invalid_argument(message).hint("evaluate a file with rows"));
+    }
     let mut config = run.config.clone();
     data.clone_into(&mut config.data.path);
     config.data.validation_path = None;
     config.data.validation_fraction = 0.0;
-    config.data.vocabulary = run.data.vocabulary.filter(|_| config.data.vocabulary.is_some());
+    config.data.vocabulary = run.data.vocabulary;
+    run.check_targets(data)?;
+    // What the loss is does not depend on how this file stores its targets.
+    config.training.loss = config.training.loss.or_else(|| Some(run.data.loss.clone()));
     // Labels of the file are checked against the classes that the model knows.
     config.data.classes = run.data.classes;
     // The last batch is padded, and there may be few rows.
-    config.data.batch_size = config.data.batch_size.min(inputs.shape[0].max(1));
+    config.data.batch_size = config.data.batch_size.min(inputs.shape[0]);
     config.training.steps_per_dispatch = 1;
     let info = datasets::inspect(&config)?;
     let request = json!({

@@ -60,8 +60,10 @@ pub(super) fn count_classes(config: &Config, row_shape: &[u64]) -> Result<u64> {
             "labels must be one integer per row, but rows of `{}` have the shape {row_shape:?}",
             data.targets
         );
-        return Err(Error::invalid_argument(message)
-            .hint("store the targets as floats, or one label per row"));
+        return Err(Error::invalid_argument(message).hint(
+            "store one label per row; for several of 0 and 1 set `training.loss` to `binary_cross_entropy`, for one-hot \
+             rows to `cross_entropy`, for quantities to `mse`",
+        ));
     }
     count(config, &data.targets, data.classes, &LABELS)
 }
@@ -90,7 +92,8 @@ fn count(config: &Config, dataset: &str, given: Option<u64>, terms: &Terms) -> R
             u64::try_from(train.max.value).unwrap_or(0) + 1
         }
     };
-    for (path, labels) in all.into_iter().flatten() {
+    // Without rows there is no label.
+    for (path, labels) in all.into_iter().flatten().filter(|(_, labels)| labels.distinct > 0) {
         for label in [labels.min, labels.max] {
             ensure_in_range(path, dataset, label, count, terms)?;
         }

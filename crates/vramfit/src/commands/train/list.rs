@@ -28,16 +28,18 @@ pub(super) fn run(
     let mut found = Vec::new();
     find_runs(directory, MAX_DEPTH, &mut found).map_err(|error| cannot_read(directory, error))?;
     found.sort();
-    let runs: Vec<_> = found
-        .iter()
-        // Runs that have not begun, or whose log cannot be read, have nothing to show.
-        .filter_map(|path| {
-            let log = metrics_logs::read(&metrics_logs::find(path)?).ok()?;
-            let name = path.strip_prefix(directory).unwrap_or(path);
-            let name = if name.as_os_str().is_empty() { path } else { name };
-            Some((name.display().to_string(), log))
-        })
-        .collect();
+    let (mut runs, mut unreadable) = (Vec::new(), Vec::new());
+    for path in &found {
+        let name = path.strip_prefix(directory).unwrap_or(path);
+        let name = if name.as_os_str().is_empty() { path } else { name };
+        match metrics_logs::find(path).map(|log| metrics_logs::read(&log)) {
+            Some(Ok(log)) => runs.push((name.display().to_string(), log)),
+            _ => unreadable.push(format!("`{}`", name.display())),
+        }
+    }
+    if !unreadable.is_empty() {
+        output.info(&format!("warning: no run can be read in {}", unreadable.join(", ")));
+    }
     if runs.is_empty() {
         let message = format!("there are no training runs in `{}`", directory.display());
         return Err(Error::invalid_argument(message)

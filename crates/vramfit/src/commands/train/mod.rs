@@ -174,7 +174,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let info = datasets::inspect(&config)?;
     let warnings = ineffective_keys::check(&config, &info)?;
     if args.check {
-        return check::report(file, &config, &info, &warnings, args.json, output);
+        let parameters = check::count_own_parameters(&config, &info, context)?;
+        return check::report(file, &config, &info, &warnings, parameters, args.json, output);
     }
     if let Some(gpu) = &args.dry_run {
         let _interruption = Interruption::watch()?;

@@ -35,7 +35,7 @@ pub(super) struct FinishedRun<'a> {
 }
 
 /// Signals that stop a run.
-const STOP_SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+pub(super) const STOP_SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 /// Reports the outcome of a run.
 ///
@@ -170,7 +170,10 @@ fn report_crash(run: &FinishedRun<'_>, output: &mut Output) -> Result<Status> {
         child::ExitReason::Signal(_) => {}
     }
     output.info(&text);
-    output.info(&format!("run `{resume}` to resume from the latest checkpoint"));
+    let checkpoints = std::fs::read_dir(run.directory.join("checkpoints"));
+    if checkpoints.is_ok_and(|mut found| found.next().is_some()) {
+        output.info(&format!("run `{resume}` to resume from the latest checkpoint"));
+    }
     Ok(match run.ended {
         child::ExitReason::Signal(_) => Status::Child(run.ended.shell_code()),
         child::ExitReason::Code(_) => Status::No,

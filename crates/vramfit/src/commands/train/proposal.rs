@@ -28,14 +28,19 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
         .filter(|(_, facts)| is_number(&facts.dtype) && !facts.shape.is_empty())
         .collect();
     let is_target = |path: &str| TARGET_NAMES.contains(&path.rsplit('/').next().unwrap_or(path));
-    let targets = all.iter().find(|(path, _)| is_target(path));
+    // Of several groups, not the one for tests.
+    let candidates = all.iter().filter(|(path, _)| is_target(path));
+    let targets = candidates.min_by_key(|(path, _)| is_held_out(path));
     let largest = |of: &dyn Fn(&str, &DatasetInfo) -> bool| {
         let fitting = all.iter().filter(|(path, facts)| of(path, facts));
         fitting.max_by_key(|(_, facts)| facts.memory_bytes)
     };
     let inputs = match targets {
-        Some((_, targets)) => {
-            largest(&|path, facts| !is_target(path) && facts.shape[0] == targets.shape[0])
+        Some((name, targets)) => {
+            let group = |path: &str| path.rsplit_once('/').map(|(group, _)| group.to_owned());
+            largest(&|path, facts| {
+                !is_target(path) && facts.shape[0] == targets.shape[0] && group(path) == group(name)
+            })
         }
         None => largest(&|_, facts| is_tokens(facts)),
     };
@@ -71,6 +76,13 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
         ("data.targets", text(target)),
         ("model.kind", text(kind)),
     ];
+    // Several integers in a row are not one label.
+    if let Some((_, facts)) = targets
+        && !facts.dtype.contains("float")
+        && matches!(facts.shape[..], [_, count] if count > 1)
+    {
+        proposed.push(("training.loss", text("binary_cross_entropy")));
+    }
     if is_image {
         proposed.push(("model.hidden_sizes", "[16, 32]".to_owned()));
     }
@@ -87,6 +99,12 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
         (false, false) => {}
     }
     Ok(proposed)
+}
+
+/// Whether a dataset is probably for validation or tests.
+fn is_held_out(path: &str) -> bool {
+    const WORDS: [&str; 7] = ["test", "tests", "val", "valid", "validation", "eval", "dev"];
+    path.to_ascii_lowercase().split(['/', '_', '-', '.']).any(|part| WORDS.contains(&part))
 }
 
 fn is_number(dtype: &str) -> bool {

@@ -8,6 +8,8 @@ use vramfit_data::write::Number;
 use vramfit_train::{Config, RecordedData, RunRecord};
 
 use super::datasets::{Column, column};
+use super::labels;
+use super::outcome::STOP_SIGNALS;
 use super::request::{OutcomeKind, RequestDir};
 use super::start::python;
 use crate::child;
@@ -101,6 +103,43 @@ impl TrainedRun {
         Ok(found)
     }
 
+    /// Ensures that rows of the targets in a file have the shape of those that the model was trained on.
+    ///
+    /// # Errors
+    /// `invalid-argument` when they have not.
+    pub(crate) fn check_targets(&self, file: &Path) -> Result<()> {
+        let name = &self.data.targets.dataset;
+        let found = column(file, name)?;
+        let trained = &self.data.targets.shape[1..];
+        // A label may stand in an array of one.
+        let is_label = |row: &[u64]| matches!(row, [] | [1]);
+        if found.row() == trained || is_label(found.row()) && is_label(trained) {
+            return Ok(());
+        }
+        let message = format!(
+            "rows of `{name}` in `{}` have the shape {:?}, but the model was trained on {trained:?}",
+            file.display(),
+            found.row()
+        );
+        Err(Error::invalid_argument(message).hint("use targets as those of the training data"))
+    }
+
+    /// Ensures that all tokens of a file are known to the model, if it takes tokens.
+    ///
+    /// # Errors
+    /// `invalid-argument` when one is out of range.
+    pub(crate) fn check_tokens(&self, file: &Path, dataset: &str) -> Result<()> {
+        if self.data.vocabulary.is_none() {
+            return Ok(());
+        }
+        let mut config = self.config.clone();
+        file.clone_into(&mut config.data.path);
+        dataset.clone_into(&mut config.data.inputs);
+        config.data.validation_path = None;
+        config.data.vocabulary = self.data.vocabulary;
+        labels::count_tokens(&config).map(|_| ())
+    }
+
     /// Returns the device for a model that was trained on one of these: a GPU where there is one.
     fn device(&self) -> Option<&'static str> {
         match self.config.training.device.as_deref() {
@@ -129,17 +168,31 @@ impl TrainedRun {
         request["device"] = json!(model.device.as_deref().or(self.device()));
         request["progress"] = if json || output.is_quiet() { "none" } else { "auto" }.into();
         request["parent_pid"] = std::process::id().into();
-        let folder = RequestDir::new(&request)?;
-        let ended = child::run(&python(context)?, &folder.arguments(), None, |_| {})?;
-        let Some(outcome) = folder.outcome() else {
-            let message = format!("the process with the model {}", ended.describe());
-            return Err(Error::new(ErrorKind::Internal, message).hint("see its output above"));
-        };
-        match (outcome.kind, outcome.error) {
-            (OutcomeKind::Finished, _) => Ok(outcome.result),
-            (_, Some(error)) => Err(error.into()),
-            (_, None) => Err(Error::new(ErrorKind::Internal, "it failed for an unknown reason")),
-        }
+        run_action(&request, context)
+    }
+}
+
+/// Has Python do what a request asks for, and returns its result.
+///
+/// # Errors
+/// What went wrong there.
+pub(super) fn run_action(request: &Json, context: &Context) -> Result<Json> {
+    let folder = RequestDir::new(request)?;
+    let ended = child::run(&python(context)?, &folder.arguments(), None, |_| {})?;
+    if let child::ExitReason::Signal(signal) = ended
+        && STOP_SIGNALS.contains(&signal)
+    {
+        return Err(Error::new(ErrorKind::Interrupted, "stopped")
+            .hint("the same command goes on where it was"));
+    }
+    let Some(outcome) = folder.outcome() else {
+        let message = format!("the process with the model {}", ended.describe());
+        return Err(Error::new(ErrorKind::Internal, message).hint("see its output above"));
+    };
+    match (outcome.kind, outcome.error) {
+        (OutcomeKind::Finished, _) => Ok(outcome.result),
+        (_, Some(error)) => Err(error.into()),
+        (_, None) => Err(Error::new(ErrorKind::Internal, "it failed for an unknown reason")),
     }
 }
 
