@@ -101,7 +101,7 @@ def test_a_run_none_of_whose_checkpoints_can_be_read_does_not_begin_anew(tmp_pat
     assert content(run) == before, "nothing was moved or written"
 
     (note,) = fit(step, start(), load(train), resume=False, **options).notes
-    assert note.endswith(f"(`checkpoints`, `metrics.jsonl`) to `{run}/previous-1`")
+    assert note.endswith(f"(`checkpoints`, `metrics.jsonl`, `run.json`) to `{run}/previous-1`")
     kept = {
         name.removeprefix("previous-1/"): data
         for name, data in content(run).items()

@@ -101,6 +101,11 @@ fn own_model(config: &Config, raw: &RawConfig) -> Result<()> {
 
 fn layers(config: &mut Config, raw: &RawConfig) -> Result<()> {
     let model = &mut config.model;
+    if model.own().is_some() {
+        // It has none of these, so none is shown or compared.
+        model.hidden_sizes.clear();
+        return Ok(());
+    }
     let widths = model.hidden_sizes.len() as u64;
     match (model.layers, raw.location("model.layers")) {
         (Some(layers), Some(location)) if widths > 1 && widths != layers => {

@@ -314,6 +314,15 @@ fn write_stderr(text: &str) {
     }
 }
 
+/// Returns the width of the terminal that a stream is; none if it is no terminal.
+pub(crate) fn terminal_columns(stream: impl AsFd + IsTerminal) -> Option<usize> {
+    if !stream.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

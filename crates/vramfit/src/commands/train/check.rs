@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use vramfit_base::text::{width, wrap};
 use vramfit_core::{Bytes, Result};
 use vramfit_train::{Config, PythonName};
 
@@ -10,7 +11,7 @@ use super::datasets::{Column, DatasetInfo};
 use super::trained_run::run_action;
 use crate::commands::data::{grouped, grouped_list};
 use crate::context::Context;
-use crate::output::Output;
+use crate::output::{Output, terminal_columns};
 use crate::status::Status;
 
 /// Reports the plan.
@@ -35,6 +36,8 @@ pub(super) fn report(
         let mut all = lines(config, info);
         all.extend(parameters.map(|count| format!("parameters   {}", grouped(count))));
         all.extend(warnings.iter().map(|text| format!("warning      {text}")));
+        let columns = terminal_columns(std::io::stdout());
+        let all: Vec<String> = all.iter().map(|line| fitted(line, columns)).collect();
         output.text(&format!(
             "{}\n\nto start training, run `vramfit train {}`\n",
             all.join("\n"),
@@ -77,6 +80,23 @@ pub(super) fn summary(config: &Config, info: &DatasetInfo) -> Vec<String> {
         format!("rows         {}", rows(config, info)),
         format!("steps        {}", steps(config, info)),
     ]
+}
+
+/// Returns a line of the plan in lines that fit into a terminal of so many columns; as it is without one.
+pub(super) fn fitted(line: &str, columns: Option<usize>) -> String {
+    const LABEL: usize = 13;
+    /// Below, a column of text cannot be read.
+    const MIN_TEXT: usize = 20;
+    let Some(columns) = columns.filter(|columns| *columns >= LABEL + MIN_TEXT) else {
+        return line.to_owned();
+    };
+    match line.split_at_checked(LABEL) {
+        Some((label, text)) if width(line) > columns => {
+            let lines = wrap(text, columns - LABEL, 0);
+            format!("{label}{}", lines.join(&format!("\n{}", " ".repeat(LABEL))))
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// Returns the whole plan.
@@ -291,5 +311,27 @@ fn counted(number: u64, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),
         many => format!("{} {one}s", grouped(many)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_plan_fits_the_terminal() {
+        let line =
+            "targets      label  int64 [20 000], converted to int32: cross-entropy over 4 classes";
+        assert_eq!(fitted(line, None), line);
+        assert_eq!(fitted(line, Some(200)), line);
+        for columns in [33, 40, 60, 80] {
+            let lines = fitted(line, Some(columns));
+            assert!(lines.lines().all(|line| width(line) <= columns), "{lines}");
+            assert!(lines.lines().skip(1).all(|line| line.starts_with(&" ".repeat(13))));
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(words(&lines), words(line));
+        }
+        // A terminal that is narrower than that does not get one word per line.
+        assert_eq!(fitted(line, Some(20)), line);
     }
 }

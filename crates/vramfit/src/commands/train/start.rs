@@ -14,7 +14,7 @@ use super::{Args, ProgressMode};
 use super::{check, command_with, given_command, outcome};
 use crate::child;
 use crate::context::Context;
-use crate::output::Output;
+use crate::output::{Output, terminal_columns};
 use crate::status::Status;
 
 /// Trains, and reports the outcome.
@@ -51,8 +51,9 @@ pub(super) fn run(
         parent_pid: Some(std::process::id()),
     })?;
     if !args.json && is_primary {
+        let columns = terminal_columns(std::io::stderr());
         for line in check::summary(config, info) {
-            output.info(&line);
+            output.info(&check::fitted(&line, columns));
         }
     }
     output.verbose(&format!("starts: {}", python.display()));
