@@ -268,3 +268,20 @@ def test_images_are_learned_by_what_init_proposes(tmp_path):
         code=0,
     )
     assert json.loads(done.stdout)["result"]["beats_baseline"] is True
+
+
+def test_two_processes_train_a_model_with_keys_in_its_state(folder):
+    """JAX does not put keys of random numbers on the devices of another process by itself."""
+    from test_train_command import two_processes
+
+    train(folder, "alone", epochs=1, kind="own.py:Net")
+    text = (folder / "train.toml").read_text().replace('"alone"', '"together"')
+    (folder / "train.toml").write_text(text)
+    for code, _, err in two_processes(folder, "--json"):
+        assert code == 0, err
+    losses = []
+    for directory in ("alone", "together"):
+        lines = (folder / directory / "metrics.jsonl").read_text().splitlines()
+        [epoch] = [it for it in map(json.loads, lines) if it["event"] == "epoch"]
+        losses.append(epoch["train"]["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

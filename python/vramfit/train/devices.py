@@ -208,7 +208,7 @@ def place_state(state: Any, placement: Placement) -> Any:
     def put(path: Any, leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):
             is_sharded = len(leaf.sharding.device_set) > 1
-            return leaf if is_sharded else jax.device_put(leaf, target)
+            return leaf if is_sharded else _put_array(leaf, target)
         try:
             # Copied: the memory of a numpy array must not be donated.
             return jax.device_put(jnp.array(leaf), target)
@@ -220,6 +220,17 @@ def place_state(state: Any, placement: Placement) -> Any:
             ) from error
 
     return jax.tree_util.tree_map_with_path(put, state)
+
+
+def _put_array(leaf: Any, target: Any) -> Any:
+    import jax
+
+    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    if not is_key or getattr(target, "is_fully_addressable", True):
+        return jax.device_put(leaf, target)
+    # JAX puts keys of random numbers on the devices of other processes as numbers only.
+    data = jax.device_put(jax.random.key_data(leaf), target)
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
 
 
 def result_shardings(state: Any, placement: Placement) -> Any:
