@@ -54,7 +54,7 @@ impl Data {
 /// The data, and how it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+#[allow(missing_docs, reason = "each field is explained in `keys`")]
 pub struct Data {
     pub path: PathBuf,
     pub inputs: String,
@@ -75,7 +75,7 @@ pub struct Data {
 /// The model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+#[allow(missing_docs, reason = "each field is explained in `keys`")]
 pub struct Model {
     pub kind: String,
     pub arguments: Option<Map<String, Json>>,
@@ -90,7 +90,7 @@ pub struct Model {
 /// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+#[allow(missing_docs, reason = "each field is explained in `keys`")]
 pub struct Optimizer {
     pub name: String,
     pub learning_rate: f64,
@@ -108,7 +108,7 @@ pub struct Optimizer {
 /// The training loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+#[allow(missing_docs, reason = "each field is explained in `keys`")]
 pub struct Training {
     /// None where `steps` is set and this is not.
     pub epochs: Option<u64>,
@@ -129,7 +129,7 @@ pub struct Training {
 /// The checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
+#[allow(missing_docs, reason = "each field is explained in `keys`")]
 pub struct Checkpoint {
     pub every_steps: Option<u64>,
     pub every_seconds: f64,

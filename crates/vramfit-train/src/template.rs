@@ -16,7 +16,7 @@ const INTRODUCTION: &str = "\
 # Training configuration reference
 
 [`vramfit train`](../commands/train.md) reads one TOML file. `vramfit train --init train.toml` writes a template
-in which every key is explained. This page is generated from `crates/vramfit-train/src/keys.rs`.
+in which every key is explained. This page is generated from `crates/vramfit-train/src/keys/`.
 
 Unknown keys, invalid values, and keys without effect are errors. `--set data.batch_size=64` on the command line
 overrides the file. A path in the file is relative to the file; one in `--set` is relative to the current directory.
