@@ -139,15 +139,23 @@ def recorded_as(record: RunRecord) -> Iterator[None]:
         _current.reset(token)
 
 
-def current_record(config: Mapping[str, Any] | None, device: str, **data: Any) -> RunRecord:
-    """Return the record of a run that is about to start.
+def current_record(config: Mapping[str, Any] | None) -> RunRecord:
+    """Return what the caller knows of a run that is about to start.
 
     Args:
         config: What the program passed to `fit`, for a run that the caller knows nothing of.
+    """
+    return _current.get() or RunRecord(config=config)
+
+
+def describe_run(record: RunRecord, device: str, **data: Any) -> RunRecord:
+    """Return a record with the session that begins, and with what its batches are read from.
+
+    Args:
+        record: What is known already.
         device: Description of the devices.
         **data: The training and evaluation data.
     """
-    record = _current.get() or RunRecord(config=config)
     sources = {name: describe_source(one) for name, one in data.items() if one is not None}
     session = record_session(device, record.command)
     return replace(record, sources=sources, sessions=(session,))

@@ -28,7 +28,7 @@ from vramfit.train.checkpoint.arrays import (
 )
 from vramfit.train.checkpoint.background import BackgroundThread
 from vramfit.train.checkpoint.checksums import checksums
-from vramfit.train.checkpoint.tracebacks import TracebackFilter
+from vramfit.train.checkpoint.tracebacks import TRACEBACK_FILTER
 from vramfit.train.options import Checkpoints
 
 _CHECKSUMS = "(checksums)"
@@ -181,7 +181,7 @@ class CheckpointManager:
 
     def _save(self, step: int, leaves: dict[str, Any], content: dict[str, Any]) -> None:
         ocp = _orbax()
-        _TRACEBACK_FILTER.install()
+        TRACEBACK_FILTER.install()
         items = {
             "state": ocp.args.StandardSave({**leaves, _CHECKSUMS: _checksums(leaves)}),
             _METADATA_ITEM: ocp.args.JsonSave(content),
@@ -205,7 +205,7 @@ class CheckpointManager:
             self._latest_step = None
             return False
         finally:
-            _TRACEBACK_FILTER.remove()
+            TRACEBACK_FILTER.remove()
         self._finalize()
         return True
 
@@ -326,9 +326,6 @@ def read_checkpoint_metadata(directory: Path, step: int) -> dict[str, Any]:
     if content["sha256"] != _sha256(metadata):
         raise ValueError("checksum mismatch in its metadata")
     return metadata
-
-
-_TRACEBACK_FILTER = TracebackFilter()
 
 
 def _describe_cause(error: Exception) -> str:

@@ -14,6 +14,7 @@ from vramfit.train.checkpoint.manager import (
     verified_state,
 )
 from vramfit.train.checkpoint.metadata import check_state
+from vramfit.train.checkpoint.tracebacks import TRACEBACK_FILTER
 from vramfit.train.events import Evaluation
 from vramfit.train.train_progress import TrainProgress
 
@@ -107,6 +108,7 @@ class CheckpointReader:
         check_state(self.read_metadata(step)["state"], like, step)
         leaves = without_empty(named_leaves(like)[0])
         targets = restore_targets(leaves, _replicated_sharding(leaves))
+        TRACEBACK_FILTER.install()
         try:
             with ocp.StandardCheckpointer() as checkpointer:
                 path = self._directory.absolute() / str(step) / "state"
@@ -116,6 +118,8 @@ class CheckpointReader:
             raise
         except Exception as error:  # of many kinds, from orbax and tensorstore
             raise self._unreadable(step, error) from error
+        finally:
+            TRACEBACK_FILTER.remove()
 
     def _unreadable(self, step: int, error: Exception) -> InvalidFileError:
         others = [str(other) for other in self.steps if other != step]

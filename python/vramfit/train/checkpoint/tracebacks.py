@@ -43,3 +43,7 @@ class TracebackFilter(logging.Filter):
         is_late_write = code is not None and code.co_name == "call_soon_threadsafe"
         if not (is_late_write and isinstance(unraisable.exc_value, RuntimeError)):
             self._print(unraisable)
+
+
+TRACEBACK_FILTER = TracebackFilter()
+"""The one of this process."""

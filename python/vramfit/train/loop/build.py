@@ -28,7 +28,7 @@ from vramfit.train.output.telemetry import Telemetry
 from vramfit.train.output.tensorboard import ensure_installed
 from vramfit.train.output.timers import Stopwatch
 from vramfit.train.process_group import ProcessGroup
-from vramfit.train.run_record import current_record
+from vramfit.train.run_record import current_record, describe_run
 
 
 def build_loop(
@@ -116,9 +116,11 @@ def build_loop(
                 in_background=on_cpu and not processes.is_distributed,
             )
             cleanup.callback(_close_checkpoints, checkpoints)
-    record = current_record(config, placement.name, data=data, eval_data=eval_data)
+    record = current_record(config)
     for remark in record.remarks:
         telemetry.note(remark)
+    if directory is not None:
+        record = describe_run(record, placement.name, data=data, eval_data=eval_data)
     return TrainLoop(
         options=options,
         config=config,
