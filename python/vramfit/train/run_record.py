@@ -122,7 +122,7 @@ class RunRecord:
         }
         path = directory / RUN_RECORD
         new = path.with_suffix(".json.new")
-        new.write_text(json.dumps(_as_json(content), indent=1) + "\n")
+        new.write_text(json.dumps(null_non_finite(content), indent=1) + "\n")
         os.replace(new, path)
 
 
@@ -265,12 +265,12 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _as_json(value: Any) -> Any:
+def null_non_finite(value: Any) -> Any:
     """Return a value that all readers of JSON accept: NaN and infinities become null."""
     if isinstance(value, Mapping):
-        return {name: _as_json(part) for name, part in value.items()}
+        return {name: null_non_finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_json(part) for part in value]
+        return [null_non_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import math
 import os
 import signal
 import sys
 import warnings
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from vramfit._functions import _child
 from vramfit._inprogram import _plugin_errors
@@ -31,6 +29,7 @@ from vramfit.train.checkpoint.manager import SYSTEM_ERRORS
 from vramfit.train.cli.actions import perform
 from vramfit.train.loop.memory import is_out_of_memory
 from vramfit.train.messages import for_cli, is_during_training
+from vramfit.train.run_record import null_non_finite
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 _PARENT_DEATH_SIGNAL = signal.SIGUSR1
@@ -71,7 +70,7 @@ def main(path: Path) -> int:
         outcome = {"outcome": "out-of-memory", "error": _child.failure(shortage)}
     # The command is gone, and with it the folder; or its disk is full.
     with contextlib.suppress(OSError):
-        path.with_name("outcome.json").write_text(json.dumps(_as_json(outcome)))
+        path.with_name("outcome.json").write_text(json.dumps(null_non_finite(outcome)))
     return 0 if outcome["outcome"] in ("finished", "early", "signal") else 1
 
 
@@ -113,17 +112,6 @@ def _on_parent_death(number: int, _frame: FrameType | None) -> None:
     """Ask the run to stop, once: the signal arrives for each thread of the parent that dies."""
     signal.signal(number, signal.SIG_IGN)
     signal.raise_signal(signal.SIGTERM)
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value that JSON has: NaN and infinities become null."""
-    if isinstance(value, dict):
-        return {name: _as_json(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_as_json(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 if __name__ == "__main__":

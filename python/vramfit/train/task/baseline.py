@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vramfit.errors import InvalidArgumentError
 from vramfit.train.baseline import Baseline
+from vramfit.train.task.loaders import find_split
 
 if TYPE_CHECKING:
     from vramfit.data import Loader
@@ -42,7 +43,7 @@ def compute_baseline(
     loss, classes = data["loss"], data["classes"]
     if task.has_own_loss and (
         data["targets"]["batch_dtype"] != "float32"
-        or math.prod(task.output_row()) != math.prod(task.target_row)
+        or math.prod(task.output_row) != math.prod(task.target_row)
     ):
         return None
     train, validation = _open_targets(config, data)
@@ -90,7 +91,7 @@ def _constant_metrics(task: Task, constant: Any, targets: Any) -> Any:
 
     outputs = np.broadcast_to(constant.astype(np.float32), targets.shape)
     if task.has_own_loss:
-        outputs = outputs.reshape(len(targets), *task.output_row())
+        outputs = outputs.reshape(len(targets), *task.output_row)
     elif task.loss != "cross_entropy":
         outputs = outputs.reshape(len(targets), -1)
     return task.row_metrics(jnp.asarray(outputs), jnp.asarray(targets))
@@ -137,11 +138,10 @@ def _open_targets(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[L
     from vramfit.data import Loader
 
     own = config["data"]
-    fraction, validation_path = own["validation_fraction"], own["validation_path"]
-    is_split = validation_path is None and fraction > 0
+    validation_path = own["validation_path"]
 
     def open_loader(path: str, part: str) -> Loader:
-        loader = Loader(
+        return Loader(
             path,
             {"targets": own["targets"]},
             batch_size=max(own["batch_size"], _MIN_ROWS),
@@ -150,12 +150,11 @@ def _open_targets(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[L
             seed=own["seed"],
             memory=own["memory"],
             dtype={"targets": data["targets"]["batch_dtype"]},
-            split=(part, fraction) if is_split else None,
+            split=find_split(config, part),
             last_batch="partial",
         )
-        return loader
 
     train = open_loader(own["path"], "train")
-    if not is_split and validation_path is None:
+    if find_split(config, "validation") is None and validation_path is None:
         return train, train
     return train, open_loader(validation_path or own["path"], "validation")

@@ -11,6 +11,18 @@ if TYPE_CHECKING:
 Batch = dict[str, Any]
 
 
+def find_split(config: Mapping[str, Any], part: str) -> tuple[str, float] | None:
+    """Return the split of the data file for `train` or `validation`; None where it is not split.
+
+    Args:
+        config: A whole configuration.
+        part: The name of the set.
+    """
+    own = config["data"]
+    is_split = own["validation_path"] is None and own["validation_fraction"] > 0
+    return (part, own["validation_fraction"]) if is_split else None
+
+
 def open_loaders(
     config: Mapping[str, Any], data: Mapping[str, Any]
 ) -> tuple[Loader, Loader | None]:
@@ -29,8 +41,7 @@ def open_loaders(
     if own["inputs"] == own["targets"]:
         del columns["targets"]
     device = config["training"]["device"]
-    validation_fraction, validation_path = own["validation_fraction"], own["validation_path"]
-    splits_file = validation_path is None and validation_fraction > 0
+    validation_path = own["validation_path"]
 
     def open_loader(
         path: str, part: str, *, stacked_batches: int | None = None, **options: Any
@@ -49,7 +60,7 @@ def open_loaders(
                 has_targets="targets" in columns,
                 predicts_next=data["predicts_next"],
             ),
-            split=(part, validation_fraction) if splits_file else None,
+            split=find_split(config, part),
             stacked_batches=stacked_batches,
             **options,
         )
@@ -62,7 +73,7 @@ def open_loaders(
         stacked_batches=stacked if stacked > 1 else None,
         sharding=batch_sharding(device, stacked=stacked > 1),
     )
-    if not splits_file and validation_path is None:
+    if find_split(config, "validation") is None and validation_path is None:
         return train, None
     validation = open_loader(
         validation_path or own["path"],

@@ -9,6 +9,7 @@ from typing import Any
 from vramfit.errors import InvalidArgumentError, InvalidFileError
 from vramfit.train.output.run_directory import CHECKPOINTS
 from vramfit.train.run_record import read_record
+from vramfit.train.task.loaders import find_split
 
 _MAX_RATIO = 2.0**14
 """Means so many times larger than the deviation leave a float32 less than 10 bits of a value."""
@@ -39,12 +40,10 @@ def compute_normalization(
 
     own = config["data"]
     columns = {name: own[name] for name in normalized_columns(config)}
-    fraction = own["validation_fraction"]
-    is_split = own["validation_path"] is None and fraction > 0
     found = compute_statistics(
         own["path"],
         columns,
-        split=("train", fraction) if is_split else None,
+        split=find_split(config, "train"),
         memory=own["memory"],
     )
     normalization, notes = {}, []

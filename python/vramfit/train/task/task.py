@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from vramfit.errors import InvalidArgumentError, VramfitError
@@ -173,8 +174,9 @@ class Task:
         parameters, _ = jax.eval_shape(self.model.init, self._example())
         return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(parameters))
 
+    @cached_property
     def output_row(self) -> tuple[int, ...]:
-        """Return the shape of what the model returns for one row.
+        """The shape of what the model returns for one row.
 
         Raises:
             InvalidArgumentError: The model fails, or does not return a row for each row.
@@ -205,15 +207,35 @@ class Task:
             )
         return tuple(shape[1:])
 
+    def metric_names(self) -> list[str]:
+        """Return the names of the metrics of the loss, `loss` among them.
+
+        Raises:
+            InvalidArgumentError: A loss of the user's fails, or returns something else.
+        """
+        import jax
+
+        outputs = jax.ShapeDtypeStruct((_EXAMPLE_ROWS, *self.output_row), "float32")
+        targets = jax.ShapeDtypeStruct((_EXAMPLE_ROWS, *self.target_row), self.target_dtype)
+        try:
+            return list(jax.eval_shape(self.row_metrics, outputs, targets))
+        except VramfitError:
+            raise
+        except Exception as error:
+            shapes = f"{list(self.output_row)} and {list(self.target_row)}"
+            raise failure_in_code(
+                f"`{self.loss.rsplit(':', 1)[-1]}` fails for rows of outputs and targets of shapes "
+                f"{shapes}",
+                error,
+            ) from error
+
     def check_model(self) -> None:
         """Raise an error unless the outputs of the model are what the loss takes.
 
         Raises:
             InvalidArgumentError: They are not.
         """
-        import jax
-
-        found = self.output_row()
+        found = self.output_row
         values = math.prod(self.target_row)
         if self.has_own_loss:
             if "targets" in self.columns and math.prod(found) != values:
@@ -222,19 +244,7 @@ class Task:
                     f"are, {list(self.target_row)}: it cannot be converted to their units",
                     hint="set `data.normalize` to `inputs`, and rescale the targets in the loss",
                 )
-            outputs = jax.ShapeDtypeStruct((_EXAMPLE_ROWS, *found), "float32")
-            targets = jax.ShapeDtypeStruct((_EXAMPLE_ROWS, *self.target_row), self.target_dtype)
-            try:
-                jax.eval_shape(self.row_metrics, outputs, targets)
-            except VramfitError:
-                raise
-            except Exception as error:
-                shapes = f"{list(found)} and {list(self.target_row)}"
-                raise failure_in_code(
-                    f"`{self.loss.rsplit(':', 1)[1]}` fails for rows of outputs and targets of "
-                    f"shapes {shapes}",
-                    error,
-                ) from error
+            self.metric_names()
             return
         if self.classes is not None:
             steps = self.row[:1] if self.predicts_next else ()
