@@ -77,6 +77,11 @@ class TrainedModel:
         """The trained parameters."""
         return self.state["parameters"]
 
+    @property
+    def device(self) -> Any:
+        """The device that its parameters are on, where it computes."""
+        return next(iter(self.state["step"].devices()))
+
     def as_batch(self, inputs: Any) -> Any:
         """Return rows of inputs as the model takes them in a batch.
 

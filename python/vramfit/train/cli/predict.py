@@ -27,7 +27,6 @@ def run_prediction(request: Mapping[str, Any]) -> dict[str, Any]:
         request: `run`, `checkpoint`, `data`, `inputs`, `output`, `keep` (`dataset`, `dtype` and
             `shape` of each), `batch_size`, `memory`, `force`, `progress`.
     """
-    import jax
     import numpy as np
 
     from vramfit.train.trained_model import load
@@ -89,7 +88,7 @@ def run_prediction(request: Mapping[str, Any]) -> dict[str, Any]:
                 {"dataset": name, "dtype": dtype, "shape": list(shape)}
                 for name, dtype, shape in [*outputs, *keep]
             ],
-            "device": str(jax.devices()[0]),
+            "device": str(model.device),
         },
     }
 
@@ -148,7 +147,7 @@ def _purpose(request: Mapping[str, Any], model: TrainedModel, loader: Loader) ->
             "inputs": request["inputs"],
             "keep": request["keep"],
             "batch_size": request["batch_size"],
-            "platform": jax.devices()[0].device_kind,
+            "platform": model.device.device_kind,
             "jax": jax.__version__,
         },
         sort_keys=True,
