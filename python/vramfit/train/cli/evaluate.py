@@ -7,6 +7,9 @@ from typing import Any
 
 from vramfit.train.output.row_progress import RowProgress
 
+_DEPTH = 2
+"""Batches that are transferred ahead."""
+
 
 def run_evaluation(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the means of all metrics over the rows of a file.
@@ -15,10 +18,11 @@ def run_evaluation(request: Mapping[str, Any]) -> dict[str, Any]:
         request: `run`, `checkpoint`, `data`, `inputs`, `targets`, `batch_size`, `memory`, `info`
             (what is known of that file), `progress`.
     """
-    import jax
-    import numpy as np
-
     from vramfit.data import Loader
+    from vramfit.train.data.batch_source import open_source
+    from vramfit.train.loop.compiled_step import CompiledStep, eval_function
+    from vramfit.train.loop.evaluator import Evaluator
+    from vramfit.train.output.timers import Stopwatch
     from vramfit.train.task.baseline import compute_baseline
     from vramfit.train.task.loaders import sequence_transform
     from vramfit.train.trained_model import load
@@ -33,7 +37,7 @@ def run_evaluation(request: Mapping[str, Any]) -> dict[str, Any]:
         columns,
         batch_size=request["batch_size"],
         shuffle=False,
-        last_batch="pad",
+        mask=True,
         memory=request["memory"],
         dtype={name: info[name]["batch_dtype"] for name in columns},
         transform=sequence_transform(
@@ -43,27 +47,24 @@ def run_evaluation(request: Mapping[str, Any]) -> dict[str, Any]:
             predicts_next=info["predicts_next"],
         ),
     )
-    evaluate = jax.jit(model.task.evaluate)
     progress = RowProgress("evaluating", loader.rows, 0, quiet=request["progress"] == "none")
-    sums: dict[str, float] = {}
-    done = 0
-    waiting: tuple[Any, int] | None = None
+    batches = 0
 
-    def add(metrics: Mapping[str, Any], rows: int) -> None:
-        for name, value in metrics.items():
-            sums[name] = sums.get(name, 0.0) + rows * float(np.asarray(value))
+    def show_progress() -> bool:
+        """Count a batch, and ask for the next one."""
+        nonlocal batches
+        progress.update(min(batches * loader.batch_size, loader.rows))
+        batches += 1
+        return False
 
-    for batch in loader:
-        rows = min(len(batch["mask"]), loader.rows - done)
-        # Copies, because JAX may still read them when the loader needs its memory back.
-        metrics = evaluate(model.state, {name: value.copy() for name, value in batch.items()})
-        if waiting is not None:
-            add(*waiting)
-        waiting = (metrics, rows)
-        done += rows
-        progress.update(done)
-    if waiting is not None:
-        add(*waiting)
+    evaluator = Evaluator(
+        CompiledStep(eval_function(model.task.evaluate)),
+        open_source(loader, depth=_DEPTH, stacked=1, target=model.device, role="data"),
+        {},
+        Stopwatch(),
+        values_known=True,
+    )
+    metrics = evaluator.run(model.state, show_progress) or {}
     progress.close()
     config = {
         **model.config,
@@ -83,10 +84,10 @@ def run_evaluation(request: Mapping[str, Any]) -> dict[str, Any]:
             "run": request["run"],
             "step": model.step,
             "data": request["data"],
-            "rows": done,
-            "metrics": {name: total / max(done, 1) for name, total in sums.items()},
+            "rows": loader.rows,
+            "metrics": metrics,
             "baseline": None if baseline is None else baseline.metrics,
             "baseline_prediction": None if baseline is None else baseline.prediction,
-            "device": str(jax.devices()[0]),
+            "device": str(model.device),
         },
     }
