@@ -21,6 +21,7 @@ mod doctor;
 mod explain {
     mod fits;
     mod pages;
+    mod process;
     mod remedies;
 }
 mod lint;

@@ -1,16 +1,65 @@
-//! Why a program ran out of memory, for the line that `vramfit run` prints.
+//! Why a program ran out of memory, for `vramfit run`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use vramfit_core::explain::{ExplainOptions, LogScanner, explain};
-use vramfit_gpu::describe_other_use;
+use vramfit_core::explain::{ExplainOptions, LogScanner, ProcessState, Verdict, explain};
+use vramfit_core::report::Report;
+use vramfit_core::settings::Version;
+use vramfit_gpu::{GpuOverrides, describe_other_use};
 
-/// Returns the diagnosis of a log in one line, with who else holds memory of the GPU now; `None` where memory is not the
-/// cause.
+/// Lines of the text, besides those about others.
+const MAX_LINES: usize = 20;
+
+/// Returns why this program ran out of memory and what fixes it, from its log and its state, with who else holds memory
+/// of the GPU now; `None` where memory is not the cause.
+///
+/// `environment` is what JAX has read of it, `command` how the program was started; empty if that is not known.
 #[pyfunction]
-pub(crate) fn explain_failure(log: &[u8]) -> Option<String> {
-    let mut scanner = LogScanner::new("");
-    scanner.push(log);
-    let diagnosis = explain(&scanner.finish(), &ExplainOptions::default()).diagnosis()?;
-    let others = describe_other_use(Some(std::process::id()), |name| std::env::var(name).ok());
-    Some(std::iter::once(diagnosis).chain(others).collect::<Vec<_>>().join("; "))
+pub(crate) fn explain_failure(
+    py: Python<'_>,
+    log: &[u8],
+    environment: BTreeMap<String, String>,
+    jax: Option<&str>,
+    command: String,
+) -> Option<String> {
+    py.detach(|| {
+        let mut scanner = LogScanner::new("");
+        scanner.push(log);
+        let gpus = GpuOverrides::default().gpus(variable).ok();
+        let options = ExplainOptions {
+            gpu: gpus.map(|gpus| gpus.gpu),
+            jax: jax.and_then(|jax| jax.parse().ok()).map(Version::into),
+            command,
+            process: Some(process_state(environment)),
+        };
+        let explanation = explain(&scanner.finish(), &options);
+        if explanation.verdict() != Verdict::Memory {
+            return None;
+        }
+        let report = Report::from_failure(&explanation);
+        let text = report.to_limited_text(MAX_LINES, "vramfit explain --all LOG");
+        let others = describe_other_use(Some(std::process::id()), variable);
+        Some(std::iter::once(text).chain(others).collect::<Vec<_>>().join("\n"))
+    })
+}
+
+/// Writes the state of this process to a file, for the process that started it.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
+pub(crate) fn write_process_state(
+    path: PathBuf,
+    environment: BTreeMap<String, String>,
+) -> PyResult<()> {
+    process_state(environment).write(&path).map_err(PyErr::from)
+}
+
+fn process_state(environment: BTreeMap<String, String>) -> ProcessState {
+    let pool = ProcessState::fullest_pool(&vramfit_vgpu::last_samples());
+    ProcessState { environment, pool }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }

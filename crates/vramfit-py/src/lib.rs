@@ -49,6 +49,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
     module.add_function(wrap_pyfunction!(explain::explain_failure, module)?)?;
+    module.add_function(wrap_pyfunction!(explain::write_process_state, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_estimate, module)?)?;
     module.add_function(wrap_pyfunction!(settings::resolve_settings, module)?)?;

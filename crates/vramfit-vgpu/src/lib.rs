@@ -48,7 +48,7 @@ pub use hooks::{
 };
 pub use pjrt::cuda_plugin::set_library;
 pub use pjrt::table::calls;
-pub use publisher::set_jax_version;
+pub use publisher::{last_samples, set_jax_version};
 pub use session::run_settings::record as record_settings;
 pub use session::shutdown::{extra_steps, park_other_threads, wake_main_thread};
 

@@ -6,7 +6,7 @@ use super::figures::{Figures, scale_budget};
 use super::log::{Event, Log};
 use super::message::{HostFailure, Message};
 use super::request::Request;
-use super::settings::LoggedSettings;
+use super::settings::PoolSettings;
 
 /// Lines that a cause shows.
 const MAX_EVIDENCE: usize = 4;
@@ -16,18 +16,18 @@ pub(super) struct Facts<'a> {
     pub(super) log: &'a Log,
     pub(super) requests: Vec<Request>,
     pub(super) figures: Figures,
-    /// What the log says of the pool's settings.
-    pub(super) settings: LoggedSettings,
+    /// The settings of the pool.
+    pub(super) settings: PoolSettings,
     /// How the program is started, for commands to go on with.
     pub(super) command: String,
 }
 
 impl<'a> Facts<'a> {
-    /// Joins what a log says with what the user says.
+    /// Joins what a log says with what the user and the process say.
     pub(super) fn new(log: &'a Log, options: &ExplainOptions) -> Facts<'a> {
         let requests = log.requests();
-        let figures = Figures::join(log, requests.first(), options.gpu.as_ref(), options.jax);
-        let settings = LoggedSettings::read(log, figures.jax);
+        let figures = Figures::join(log, requests.first(), options);
+        let settings = PoolSettings::read(log, options.process.as_ref(), figures.jax);
         let command = match options.command.as_str() {
             "" => log.command(),
             command => command.to_owned(),
@@ -36,6 +36,7 @@ impl<'a> Facts<'a> {
         let need = facts.need();
         facts.figures.needed_bytes = need.map(|need| need.bytes);
         facts.figures.needed_is_least = need.is_some_and(|need| need.is_least);
+        facts.figures.needed_is_most = need.is_some_and(|need| need.is_most());
         facts
     }
 

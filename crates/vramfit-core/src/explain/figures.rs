@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::ExplainOptions;
 use super::fit::{OtherPool, fit_elsewhere};
 use super::log::Log;
 use super::message::{BinFigures, Message, StatName};
@@ -9,6 +10,7 @@ use super::number::Size;
 use super::request::Request;
 use crate::allocator::{JaxVersion, PoolOptions};
 use crate::gpu::{self, Gpu};
+use crate::published::DeviceSample;
 use crate::settings::MAX_FRACTION;
 
 /// The release that is assumed where a log names none: the figures of a pool are the same in all before 0.11.
@@ -77,6 +79,8 @@ pub struct Figures {
     pub program: Option<String>,
     /// Bytes in use at the failure.
     pub in_use_bytes: Option<u64>,
+    /// Whether that was read when the process ended: arrays may have been released since the failure.
+    pub in_use_is_at_end: bool,
     /// The most that was in use before.
     pub peak_in_use_bytes: Option<u64>,
     /// Limit of the pool.
@@ -97,6 +101,8 @@ pub struct Figures {
     pub needed_bytes: Option<u64>,
     /// Whether the log leaves out part of that.
     pub needed_is_least: bool,
+    /// Whether they are an upper bound: the most that was in use before the failure, and the request.
+    pub needed_is_most: bool,
     /// The program, where nothing but its outputs takes memory.
     pub outputs_only: Option<OutputsOnly>,
     /// Total memory of the GPU.
@@ -110,24 +116,22 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Joins the figures of a log. `gpu` and `jax` are what the user says, where he does.
-    pub(super) fn join(
-        log: &Log,
-        request: Option<&Request>,
-        gpu: Option<&Gpu>,
-        jax: Option<JaxVersion>,
-    ) -> Figures {
+    /// Joins the figures of a log with what is known beside it.
+    pub(super) fn join(log: &Log, request: Option<&Request>, options: &ExplainOptions) -> Figures {
         let mut figures = Figures {
             requested_bytes: request.map(requested).or_else(|| other_request(log)),
             requested_is_exact: request.is_some_and(|request| request.size.is_exact()),
             rounded_bytes: request.and_then(|request| request.rounded),
             program: request.and_then(|request| request.program.clone()),
-            jax: jax.or(log.jax().map(|(_, version)| version)),
+            jax: options.jax.or(log.jax().map(|(_, version)| version)),
             ..Figures::default()
         };
-        figures.add_gpu(log, gpu);
+        figures.add_gpu(log, options.gpu.as_ref());
         figures.add_stats(log);
         figures.add_dump(log);
+        if let Some(pool) = options.process.as_ref().and_then(|process| process.pool) {
+            figures.add_pool_at_end(&pool);
+        }
         figures.outputs_only = request.and_then(|request| outputs_only(log, request));
         let by_outputs = figures.outputs_only.map(|only| only.limit_bytes);
         figures.limit_bytes = figures.limit_bytes.or(by_outputs);
@@ -177,6 +181,15 @@ impl Figures {
             _ => None,
         });
         self.limit_bytes = last(StatName::BytesLimit).or(planned.map(|(_, bytes)| bytes));
+    }
+
+    /// Adds what the process says of its pool; what the log says is of the failure itself.
+    fn add_pool_at_end(&mut self, pool: &DeviceSample) {
+        self.in_use_is_at_end = self.in_use_bytes.is_none() && pool.in_use_bytes.is_some();
+        self.in_use_bytes = self.in_use_bytes.or(pool.in_use_bytes);
+        self.peak_in_use_bytes = self.peak_in_use_bytes.or(pool.peak_bytes);
+        self.pool_bytes = self.pool_bytes.or(pool.pool_bytes);
+        self.limit_bytes = self.limit_bytes.or(pool.limit_bytes);
     }
 
     fn add_dump(&mut self, log: &Log) {

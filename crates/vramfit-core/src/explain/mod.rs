@@ -12,7 +12,8 @@
 //! | `log.rs`, `request.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; requests that failed; the dump of a pool, as text and in binary form |
 //! | `summary_log.rs`, `program_dump.rs` | the same from a recorded run, and from what XLA dumps of a program |
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
-//! | `settings.rs`, `start.rs` | what the log says of the pool's settings, and of how the program was started |
+//! | `settings.rs`, `start.rs` | the pool's settings, and how the program was started |
+//! | `process_state.rs` | what the process that failed knows beside its log |
 //! | `shares.rs` | who has how much of the GPU, by the message of another framework |
 //! | `need.rs`, `workload.rs` | how much the program needs, and what kind of program it is |
 //! | `facts.rs`, `causes/`, `cause.rs` | the causes, one file each |
@@ -35,6 +36,7 @@ mod number;
 mod page;
 mod patterns;
 mod pool_dump;
+mod process_state;
 mod program_dump;
 mod quote;
 mod remedy;
@@ -50,6 +52,7 @@ pub use cause::{Cause, CauseId, Confidence, Evidence};
 pub use figures::{Figures, FitFigures, NeedFigures, OutputsOnly};
 pub use log::Log;
 pub use page::{EXAMPLE_HEADING, page_head};
+pub use process_state::ProcessState;
 pub use remedy::{Basis, Remedy};
 pub use scan::LogScanner;
 
@@ -68,6 +71,8 @@ pub struct ExplainOptions {
     pub jax: Option<JaxVersion>,
     /// How the program is started, for the commands of remedies; empty for a placeholder.
     pub command: String,
+    /// Settings and pool, where the process that failed was asked.
+    pub process: Option<ProcessState>,
 }
 
 /// What a log is explained by.
@@ -145,18 +150,6 @@ impl Explanation {
             Some(CauseId::NotMemory) => Verdict::NotMemory,
             Some(_) => Verdict::Memory,
         }
-    }
-
-    /// Returns the cause in one line, with its figures and what to do next; `None` where memory is not the cause.
-    pub fn diagnosis(&self) -> Option<String> {
-        let first = self.causes.first()?;
-        (self.verdict() == Verdict::Memory).then(|| {
-            format!(
-                "{}: {}; `vramfit explain LOG` says what fixes it",
-                self.headline(),
-                first.summary
-            )
-        })
     }
 
     /// Adds a remedy whose effect was measured; it takes the place of the same one that was not.

@@ -10,6 +10,8 @@ use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) bytes: u64,
+    /// What is certainly needed: less than `bytes` where those are an upper bound, until the failure.
+    pub(super) least_bytes: u64,
     /// Whether the log leaves out part of it, such as what was in use before.
     pub(super) is_least: bool,
     /// Whether it is what XLA says of the program alone, without arrays that the program does not take.
@@ -20,27 +22,40 @@ pub(super) struct Need {
 /// the memory.
 pub(super) const LARGE_BYTES: u64 = 4 << 30;
 
+impl Need {
+    /// Returns `true` if it is an upper bound.
+    pub(super) fn is_most(&self) -> bool {
+        self.least_bytes < self.bytes
+    }
+}
+
 impl Facts<'_> {
-    /// Returns what the program needs, by the log: what was in use and the request, or what XLA says of the program.
+    /// Returns what the program needs: what was in use and the request, or what XLA says of the program.
     pub(super) fn need(&self) -> Option<Need> {
         // Where outputs are all that there is, nothing else is in use.
         let by_outputs = self.figures.outputs_only.map(|_| 0);
         let in_use = self.figures.in_use_bytes.or(by_outputs);
         let requested = self.rounded_bytes();
-        let at_failure = in_use.zip(requested);
-        let at_failure = at_failure.map(|(in_use, requested)| in_use.saturating_add(requested));
+        let with_request = |in_use: Option<u64>| Some(in_use?.saturating_add(requested?));
+        let at_end = with_request(in_use).filter(|_| self.figures.in_use_is_at_end);
+        // Arrays may have been released between the failure and the end, but no more was in use than the peak.
+        let at_failure = match at_end {
+            Some(_) => with_request(self.figures.peak_in_use_bytes.max(in_use)),
+            None => with_request(in_use),
+        };
         let program = self.figures.need.map(|need| need.total_bytes);
         let reached = self.reached_by_compiler();
         let known = at_failure.max(program).filter(|bytes| Some(*bytes) >= requested);
         match known {
             Some(bytes) if reached.is_none_or(|reached| reached <= bytes) => Some(Need {
                 bytes,
+                least_bytes: at_end.unwrap_or(bytes).max(program.unwrap_or(0)),
                 is_least: at_failure.is_none() && bytes < LARGE_BYTES,
                 is_of_program: at_failure.is_none(),
             }),
             _ => {
                 let bytes = known.max(reached).max(requested)?;
-                Some(Need { bytes, is_least: true, is_of_program: false })
+                Some(Need { bytes, least_bytes: bytes, is_least: true, is_of_program: false })
             }
         }
     }

@@ -1,7 +1,8 @@
-//! What the settings that a log names, and the release, mean for the pool.
+//! What settings, by the environment of the process or by its log, and the release mean for the pool.
 
 use super::log::Log;
 use super::message::Message;
+use super::process_state::ProcessState;
 use crate::allocator::{AllocatorKind, JaxVersion, PoolOptions};
 use crate::settings::{
     ALLOCATOR, DEFAULT_FRACTION, FRACTION, OLD_FRACTION, PREALLOCATE, UNIFIED_MEMORY,
@@ -15,9 +16,9 @@ const DEFAULT_CHANGED: JaxVersion = (0, 4, 14);
 const MAX_READ_FRACTION: f64 = 1000.0;
 const MAX_TOTAL_BYTES: u64 = 1 << 50;
 
-/// What a log says of the settings of the pool. `None` where it does not.
+/// The settings of the pool. `None` where nothing tells them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LoggedSettings {
+pub(super) struct PoolSettings {
     /// The fraction.
     pub(super) fraction: Option<f64>,
     /// Whether the pool is preallocated.
@@ -29,16 +30,29 @@ pub(super) struct LoggedSettings {
     /// The release, where anything tells it.
     jax: Option<JaxVersion>,
     is_old_release: bool,
+    /// Whether they are those of the process itself: what is not set has its default.
+    pub(super) is_of_process: bool,
 }
 
-impl LoggedSettings {
-    /// Reads the settings of a log; the last value of each counts.
-    pub(super) fn read(log: &Log, jax: Option<JaxVersion>) -> LoggedSettings {
-        let mut read = LoggedSettings { jax, ..LoggedSettings::default() };
+impl PoolSettings {
+    /// Reads the settings of the process, or else of its log, of which the last value of each counts.
+    pub(super) fn read(
+        log: &Log,
+        process: Option<&ProcessState>,
+        jax: Option<JaxVersion>,
+    ) -> PoolSettings {
+        let mut read =
+            PoolSettings { jax, is_of_process: process.is_some(), ..PoolSettings::default() };
+        let names = [OLD_FRACTION, FRACTION, PREALLOCATE, ALLOCATOR, UNIFIED_MEMORY];
+        for (name, value) in process.iter().flat_map(|process| {
+            names.iter().filter_map(|name| process.environment.get_key_value(*name))
+        }) {
+            read.set(name, value);
+        }
         for (_, message) in log.messages() {
             match message {
                 Message::OldRelease => read.is_old_release = true,
-                Message::Setting { name, value } => read.set(name, value),
+                Message::Setting { name, value } if process.is_none() => read.set(name, value),
                 _ => {}
             }
         }
@@ -70,9 +84,19 @@ impl LoggedSettings {
         if is_old { OLD_DEFAULT_FRACTION } else { DEFAULT_FRACTION }
     }
 
-    /// Returns the fraction in force, as far as the log tells.
+    /// Returns the fraction in force, by default where nothing tells another.
     pub(super) fn fraction_in_force(&self) -> f64 {
         self.fraction.unwrap_or_else(|| self.default_fraction())
+    }
+
+    /// Returns the fraction in force, where it is certain: a log may leave out that it was set.
+    pub(super) fn certain_fraction(&self) -> Option<f64> {
+        self.fraction.or_else(|| self.is_of_process.then(|| self.default_fraction()))
+    }
+
+    /// Returns what names the settings.
+    pub(super) fn source(&self) -> &'static str {
+        if self.is_of_process { "its environment" } else { "the log" }
     }
 
     /// Returns the limit of a pool with this fraction of a GPU.

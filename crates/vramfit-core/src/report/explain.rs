@@ -11,6 +11,8 @@ use crate::explain::{
 };
 use crate::settings::MAX_FRACTION;
 
+/// Title of the section that quotes the log.
+pub(super) const EVIDENCE: &str = "evidence";
 /// Other causes that are named without `--all`.
 const MAX_OTHER_CAUSES: usize = 3;
 
@@ -21,7 +23,7 @@ pub(super) fn report(explanation: &Explanation) -> Report {
     };
     let mut sections: Vec<Option<Section>> = Vec::new();
     if let Some(first) = first {
-        sections.push(evidence("evidence", &first.evidence));
+        sections.push(evidence(EVIDENCE, &first.evidence));
     }
     sections.push(first.and_then(|first| largest_buffers(explanation, first)));
     sections.push(what_to_do(explanation, first));
@@ -117,9 +119,17 @@ fn figures(explanation: &Explanation) -> Option<Section> {
     let exact = if figures.requested_is_exact { "" } else { "rounded in the log" };
     add("requested", figures.requested_bytes, exact);
     let needed = figures.needed_bytes.filter(|bytes| figures.requested_bytes < Some(*bytes));
-    let least = if figures.needed_is_least { "at least, by the log" } else { "at the failure" };
-    add("needed", needed, least);
-    add("in use", figures.in_use_bytes, "at the failure");
+    let in_use_at = match figures.in_use_is_at_end {
+        true => "when the program ended",
+        false => "at the failure",
+    };
+    let needed_note = match figures.needed_is_least {
+        true => "at least, by the log",
+        false if figures.needed_is_most => "at most: peak in use, and the request",
+        false => "at the failure",
+    };
+    add("needed", needed, needed_note);
+    add("in use", figures.in_use_bytes, in_use_at);
     add("peak in use", figures.peak_in_use_bytes, "");
     add("limit of the pool", figures.limit_bytes, "");
     add("pool", figures.pool_bytes, "obtained from the driver");

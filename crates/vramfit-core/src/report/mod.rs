@@ -142,6 +142,19 @@ impl Report {
         explain::report(explanation)
     }
 
+    /// Makes the same for the end of the log that was explained: nothing of the log is quoted.
+    pub fn from_failure(explanation: &Explanation) -> Report {
+        let report = explain::report(explanation);
+        Report {
+            sections: report
+                .sections
+                .into_iter()
+                .filter(|section| section.title != explain::EVIDENCE)
+                .collect(),
+            ..report
+        }
+    }
+
     /// Makes the report of a training run.
     pub fn from_training(log: &MetricsLog) -> Report {
         training::report(log)

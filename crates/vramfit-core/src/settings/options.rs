@@ -1,5 +1,7 @@
 //! Memory options as plain values, and what they become for one process.
 
+use std::collections::BTreeMap;
+
 use super::budget::GpuMemoryBudget;
 use super::version::Version;
 use crate::allocator::AllocatorKind;
@@ -158,6 +160,16 @@ impl ResolvedSettings {
     pub fn value(&self, name: &str) -> Option<&str> {
         let found = self.set.iter().find(|assignment| assignment.name == name)?;
         Some(&found.value)
+    }
+
+    /// Returns an environment as it is with these settings.
+    pub fn apply_to(
+        &self,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> BTreeMap<String, String> {
+        let kept = environment.filter(|(name, _)| !self.removed.contains(&name.as_str()));
+        let set = self.set.iter().map(|set| (set.name.to_owned(), set.value.clone()));
+        kept.chain(set).collect()
     }
 
     /// Returns `true` if the environment stays as it is.

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
+use vramfit_core::published::DeviceSample;
+
 use crate::lock;
 use crate::pjrt::abi;
 use crate::pjrt::cuda_plugin::CudaPlugin;
@@ -47,6 +49,9 @@ static JAX_VERSION: OnceLock<String> = OnceLock::new();
 
 static CLIENTS: Mutex<Vec<PublishedClient>> = Mutex::new(Vec::new());
 
+/// The pools of the client that ended last.
+static LAST_SAMPLES: Mutex<Vec<DeviceSample>> = Mutex::new(Vec::new());
+
 /// The process that publishes. A forked copy of it has the same memory but not the threads, and must
 /// touch neither the file nor the locks.
 static OWNER_PID: AtomicU32 = AtomicU32::new(0);
@@ -58,6 +63,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Sets the version of `jax` in this process. Only the first call counts.
 pub fn set_jax_version(version: &str) {
     let _ = JAX_VERSION.set(version.to_owned());
+}
+
+/// Returns the statistics of the pools when publishing ended; none before.
+pub fn last_samples() -> Vec<DeviceSample> {
+    lock(&LAST_SAMPLES).clone()
 }
 
 /// Logs a clause if the publisher is verbose.

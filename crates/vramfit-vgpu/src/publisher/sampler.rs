@@ -11,7 +11,8 @@ use vramfit_core::published::{DeviceSample, LiveStats, StatsStatus};
 use super::api_wrapper::ClientInfo;
 use super::config::PublishConfig;
 use super::stats_file::StatsFile;
-use super::{VirtualGpu, folder, header};
+use super::{LAST_SAMPLES, VirtualGpu, folder, header};
+use crate::lock;
 use crate::pjrt::abi;
 use crate::pjrt::abi::device::DeviceMemoryStatsArgs;
 use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
@@ -89,6 +90,8 @@ fn run(poller: &Poller, mut stats_file: StatsFile, stopped: &Receiver<()>, inter
         next = (next + interval).max(Instant::now());
         let remaining = next.saturating_duration_since(Instant::now());
         if stopped.recv_timeout(remaining) != Err(RecvTimeoutError::Timeout) {
+            poller.poll(&mut live.devices);
+            *lock(&LAST_SAMPLES) = live.devices;
             return;
         }
     }

@@ -1,4 +1,4 @@
-"""Says in one line why a program ran out of memory, after an exception that nothing in it caught.
+"""Explains why a program ran out of memory, after an exception that nothing in it caught.
 
 Loaded when Python starts in a program that ``vramfit run`` starts. It does nothing before the
 program ends: Python keeps the exception it has printed last.
@@ -7,10 +7,15 @@ program ends: Python keeps the exception it has printed last.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import runpy
 import stat
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -19,9 +24,23 @@ MAX_LOG_BYTES = 8 << 20
 
 
 def install() -> None:
-    """Print the line when the program has ended, where memory is the cause."""
-    begin = _file_size()
-    atexit.register(_report, begin)
+    """Explain the failure when the program has ended, where memory is the cause.
+
+    ``VRAMFIT_EXPLAIN`` is ``1``, or the path of a file: then the process that started this one
+    explains, from the state that is written there.
+    """
+    target = os.environ["VRAMFIT_EXPLAIN"]
+    if target == "1":
+        atexit.register(_report, _file_size())
+    else:
+        atexit.register(_write_state, target)
+
+
+def _write_state(path: str) -> None:
+    if "jax" not in sys.modules:
+        return
+    with contextlib.suppress(Exception):  # the explanation is less precise without it
+        _native().write_process_state(path, _environment())
 
 
 def _report(begin: int | None) -> None:
@@ -30,18 +49,43 @@ def _report(begin: int | None) -> None:
     if not isinstance(error, Exception) or hasattr(sys, "ps1"):
         return
     try:
-        line = _explain(_log(error, begin))
+        text = _explain(_log(error, begin))
     except Exception:  # the program has its own error to show
         return
-    if line:
-        print(f"vramfit: {line}", file=sys.stderr, flush=True)
+    if text:
+        print(f"vramfit: {text}", file=sys.stderr, flush=True)
 
 
-def _explain(text: bytes) -> str | None:
+def _explain(log: bytes) -> str | None:
+    jax = getattr(sys.modules.get("jax"), "__version__", None)
+    text: str | None = _native().explain_failure(log, _environment(), jax, _command())
+    return text
+
+
+def _native() -> Any:
     runpy.run_path(os.path.join(_HERE, "package_import.py"))["make_importable"]()
     from vramfit import _native
 
-    return _native.explain_failure(text)
+    return _native
+
+
+def _environment() -> dict[str, str]:
+    """Return what JAX has read of the environment."""
+    from vramfit._inprogram._late_settings import watcher
+    from vramfit._settings._environment import text_variables
+
+    return text_variables(watcher().environment_as_read())
+
+
+def _command() -> str:
+    """Return how the program was started; nothing where its text is a part of that."""
+    import itertools
+    import shlex
+
+    interpreter, *arguments = sys.orig_argv
+    if "-c" in itertools.takewhile(lambda word: word.startswith("-"), arguments):
+        return ""
+    return shlex.join([os.path.basename(interpreter), *arguments])
 
 
 def _log(error: BaseException, begin: int | None) -> bytes:

@@ -14,15 +14,17 @@ pub(super) fn against(facts: &Facts<'_>, id: CauseId) -> Option<String> {
         CauseId::OutsidePool => {
             let fraction = settings.fraction.filter(|_| leaves_half(facts))?;
             Some(format!(
-                "with the fraction of {fraction} that the log names, the pool leaves {:.0} % of the GPU to what is \
+                "with the fraction of {fraction} that {} names, the pool leaves {:.0} % of the GPU to what is \
                  outside of it",
+                settings.source(),
                 (1.0 - fraction) * 100.0
             ))
         }
         CauseId::Fragmentation => {
             let is_set = settings.allocator == Some(AllocatorKind::CudaAsync);
             is_set.then(|| {
-                "it fails with `cuda_async`, by the setting in the log, which needs no contiguous memory".to_owned()
+                let source = settings.source();
+                format!("it fails with `cuda_async`, which {source} names, and which needs no contiguous memory")
             })
         }
         CauseId::PoolNotObtained => {

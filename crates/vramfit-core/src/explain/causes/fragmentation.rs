@@ -50,10 +50,10 @@ fn is_free_memory_dumped(facts: &Facts<'_>) -> bool {
 
 /// `memory_stats()`, as the program printed it, leaves room for the request.
 fn by_statistics(facts: &Facts<'_>) -> Option<Judgement> {
-    if is_free_memory_dumped(facts) {
+    let figures = &facts.figures;
+    if is_free_memory_dumped(facts) || figures.in_use_is_at_end {
         return None;
     }
-    let figures = &facts.figures;
     let rounded = facts.rounded_bytes()?;
     let limit = figures.pool_bytes.or(figures.limit_bytes)?;
     let in_use = figures.in_use_bytes?;

@@ -211,11 +211,21 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
             Bytes(need.temporaries.bytes),
         )
     });
-    let summary =
-        format!("{} were requested{by} and not available{map}{parts}", Bytes(request.size.bytes));
+    let at_end = in_use_at_end(facts).unwrap_or_default();
+    let requested = Bytes(request.size.bytes);
+    let summary = format!("{requested} were requested{by} and not available{map}{parts}{at_end}");
     let mut evidence = facts.quote_request();
     evidence.extend(need.map(|(event, _)| facts.quote(event)));
     Some(Judgement::new(confidence, summary, evidence))
+}
+
+/// Returns what the process says of its pool.
+fn in_use_at_end(facts: &Facts<'_>) -> Option<String> {
+    let figures = &facts.figures;
+    let in_use = figures.in_use_bytes.filter(|_| figures.in_use_is_at_end)?;
+    let limit = figures.limit_bytes?;
+    let (in_use, limit) = (Bytes(in_use), Bytes(limit));
+    Some(format!("; when the program ended, {in_use} of the pool's limit of {limit} were in use"))
 }
 
 /// Only the list of the largest buffers is there, which XLA prints when a program finds no memory.

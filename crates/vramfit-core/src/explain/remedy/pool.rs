@@ -18,8 +18,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     let command = format!("vramfit run --fraction {MAX_FRACTION} -- {}", facts.command);
     let figures = &facts.figures;
     let limit = figures.limit_bytes.or_else(|| {
-        // A default that nobody has changed is not certain, and its bytes would not be.
-        let fraction = settings.fraction?;
+        let fraction = settings.certain_fraction()?;
         Some(settings.limit_bytes(figures.gpu_total_bytes?, fraction))
     });
     let (Some(total), Some(limit)) = (figures.gpu_total_bytes, limit) else {
@@ -27,7 +26,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     };
     let raised = settings.limit_bytes(total, MAX_FRACTION);
     let gained = raised.checked_sub(limit).filter(|bytes| *bytes > 0)?;
-    if facts.need().is_some_and(|need| need.bytes > raised) {
+    if facts.need().is_some_and(|need| need.least_bytes > raised) {
         return None;
     }
     let text = format!(
@@ -38,7 +37,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     Some(Remedy::new("raise-fraction", text, command).with_log_bytes(Some(gained)))
 }
 
-/// The same, where the log names the fraction: it was chosen, and may be the reason.
+/// The same, where the fraction is named: it was chosen, and may be the reason.
 pub(super) fn raise_named_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     raise_fraction(facts).filter(|_| facts.settings.fraction.is_some())
 }
@@ -49,7 +48,7 @@ fn by_fraction_alone(facts: &Facts<'_>, limit: Option<u64>, command: String) -> 
     const MIN_GAIN: f64 = 0.1;
     let before = facts.settings.fraction_in_force();
     let raised = limit.map(|limit| (limit as f64 / before * MAX_FRACTION) as u64);
-    let is_short = facts.need().zip(raised).is_some_and(|(need, raised)| need.bytes > raised);
+    let is_short = facts.need().zip(raised).is_some_and(|(need, raised)| need.least_bytes > raised);
     if is_short || MAX_FRACTION - before < MIN_GAIN {
         return None;
     }
@@ -60,7 +59,8 @@ fn by_fraction_alone(facts: &Facts<'_>, limit: Option<u64>, command: String) -> 
         None => String::new(),
     };
     let now = match facts.settings.fraction {
-        Some(named) => format!("the log names {named}"),
+        Some(named) => format!("{} names {named}", facts.settings.source()),
+        None if facts.settings.is_of_process => format!("it is {before} now"),
         None => format!("unless it is set, it is {before}"),
     };
     let text = format!("raise JAX's memory fraction to {MAX_FRACTION}{bytes}; {now}");

@@ -205,9 +205,17 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
             "use a larger GPU, or shard over several; how much is needed, the log does not tell";
         return Some(Remedy::new("larger-gpu", text, command("h100-80gx8")));
     };
-    let least = if need.is_least { "at least " } else { "" };
-    let alone = if need.is_of_program { " by the program alone" } else { "" };
-    let amount = format!("{least}{} are needed{alone}", Bytes(need.bytes));
+    let bound = match need.is_least {
+        true => "at least ",
+        false if need.is_most() => "at most ",
+        false => "",
+    };
+    let scope = match need.is_of_program {
+        true => " by the program alone",
+        false if need.is_most() => " up to the failure",
+        false => "",
+    };
+    let amount = format!("{bound}{} are needed{scope}", Bytes(need.bytes));
     let count = facts.gpus_if_sharded(need);
     let several = match count {
         Some(count) => format!("shard over at least {count} of this GPU"),

@@ -98,8 +98,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     let options = ExplainOptions {
         gpu: args.gpu.as_deref().map(gpu::find).transpose()?,
-        jax: args.jax.map(|jax| (jax.major, jax.minor, jax.patch)),
+        jax: args.jax.map(Into::into),
         command: shell_line(args.command.iter().map(AsRef::as_ref)),
+        process: None,
     };
     let input = read(&args.logs, output)?;
     let mut explanation = explain(&input.log, &options);

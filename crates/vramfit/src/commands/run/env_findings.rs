@@ -1,6 +1,6 @@
 //! What is wrong with the environment that a program gets, and is not corrected.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use vramfit_core::host::Host;
 use vramfit_core::lint::{Finding, LintInput, Severity, lint};
@@ -19,10 +19,7 @@ pub(super) fn findings(
     installed: Option<&Installed>,
     host: Host,
 ) -> Vec<Finding> {
-    let mut environment: BTreeMap<String, String> =
-        environment.filter(|(name, _)| !settings.removed.contains(&name.as_str())).collect();
-    let set = settings.set.iter();
-    environment.extend(set.map(|set| (set.name.to_owned(), set.value.clone())));
+    let environment = settings.apply_to(environment);
     let names: BTreeSet<String> = environment.keys().cloned().collect();
     let mut findings = lint(&LintInput {
         environment,

@@ -1,18 +1,21 @@
 //! `vramfit run --explain`: the program runs as a child, and what it writes to standard error is read on its way.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, IsTerminal, Read};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
-use vramfit_core::explain::{ExplainOptions, Log, LogScanner, Verdict, explain};
+use vramfit_core::explain::{ExplainOptions, Log, LogScanner, ProcessState, Verdict, explain};
+use vramfit_core::gpu::GpuSelection;
 use vramfit_core::report::Report;
+use vramfit_core::settings::Version;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{self, ExitReason};
@@ -26,6 +29,27 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes that are passed on at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// What is known of the program beside what it writes.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) jax: Option<Version>,
+    pub(super) gpu: Option<GpuSelection>,
+    /// As the program gets it.
+    pub(super) environment: BTreeMap<String, String>,
+    /// Where its Python writes what it knows of itself when it ends.
+    pub(super) state_file: PathBuf,
+}
+
+impl Known {
+    /// Returns the state of the program; one that does not end by itself has left nothing but its environment.
+    fn process(&self) -> ProcessState {
+        ProcessState::read(&self.state_file).unwrap_or_else(|| ProcessState {
+            environment: self.environment.clone(),
+            ..ProcessState::default()
+        })
+    }
+}
+
 /// Runs the program, and explains its failure.
 ///
 /// # Errors
@@ -34,6 +58,7 @@ pub(super) fn run(
     program: &Path,
     arguments: &[OsString],
     adjust: impl FnOnce(&mut Command),
+    known: &Known,
     output: &mut Output,
 ) -> Result<Status> {
     let (reader, writer) = channel()
@@ -49,16 +74,21 @@ pub(super) fn run(
     })?;
     let failed = exit != ExitReason::Code(0);
     if let (true, Ok(log)) = (failed, received.recv_timeout(CLOSE_TIMEOUT)) {
-        report(&log, program, arguments, output);
+        report(&log, program, arguments, known, output);
     }
     Ok(Status::Child(exit.shell_code()))
 }
 
 /// Prints the explanation, where there is one.
-fn report(log: &Log, program: &Path, arguments: &[OsString], output: &mut Output) {
+fn report(log: &Log, program: &Path, arguments: &[OsString], known: &Known, output: &mut Output) {
     const MAX_LINES: usize = 30;
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
-    let options = ExplainOptions { command: shell_line(words), ..ExplainOptions::default() };
+    let options = ExplainOptions {
+        gpu: known.gpu.as_ref().map(|gpus| gpus.gpu.clone()),
+        jax: known.jax.map(Into::into),
+        command: shell_line(words),
+        process: Some(known.process()),
+    };
     let explanation = explain(log, &options);
     if explanation.verdict() != Verdict::Unrecognized {
         let report = Report::from_explanation(&explanation);

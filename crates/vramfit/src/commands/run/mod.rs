@@ -32,6 +32,7 @@ use crate::environment::{unicode_variables, variable};
 use crate::interruption::{self, Interruption};
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
+use crate::scratch::TempDirectory;
 use crate::status::Status;
 use crate::{child, command_line};
 
@@ -175,12 +176,16 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         }
         _ => Vec::new(),
     };
+    let state_folder = args.explain.then(TempDirectory::create).transpose()?;
+    let state_file = state_folder.as_ref().map(|folder| folder.path().join("process.json"));
     let published = if args.no_publish {
         Vec::new()
     } else {
         let policy = args.policy.pool_options_text();
-        let explains = !args.explain && !output.is_quiet();
-        publish::variables(package, installed.as_ref(), &policy, explains, user_variable)
+        let by_itself = (!output.is_quiet()).then(|| OsString::from("1"));
+        let explanation =
+            state_file.as_ref().map(|file| file.clone().into_os_string()).or(by_itself);
+        publish::variables(package, installed.as_ref(), &policy, explanation, user_variable)
     };
     for (name, value) in &published {
         output.verbose(&format!("for `vramfit top`: {name}={}", value.to_string_lossy()));
@@ -208,13 +213,21 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     // From here on signals are for the program.
     interruption::ensure_none()?;
     drop(watching);
-    let status = match &applied {
-        _ if args.explain => explained::run(&program, &arguments, adjust, output)?,
-        Some(_) => {
+    let status = match (&applied, state_file) {
+        (_, Some(state_file)) => {
+            let known = explained::Known {
+                jax: installed.as_ref().and_then(Installed::jax_version),
+                gpu: args.policy.gpu_overrides()?.gpus(variable).ok(),
+                environment: settings.apply_to(unicode_variables()),
+                state_file,
+            };
+            explained::run(&program, &arguments, adjust, &known, output)?
+        }
+        (Some(_), None) => {
             let exit = child::run(&program, &arguments, None, adjust)?;
             Status::Child(exit.shell_code())
         }
-        None => return Err(child::exec(&program, &arguments, adjust)),
+        (None, None) => return Err(child::exec(&program, &arguments, adjust)),
     };
     match applied {
         Some(applied) => applied.check(&program, status),

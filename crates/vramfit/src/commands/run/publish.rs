@@ -12,11 +12,12 @@ use crate::status::Status;
 
 /// Returns the variables to set, none where it would not work: in a Python without JAX or too old for the
 /// extension module, in one that does not read `PYTHONPATH`, or where the user has set `VRAMFIT_PUBLISH`.
+/// `explanation` is `1` if the program explains its failure itself, or the file for its state.
 pub(super) fn variables(
     package: Option<&Path>,
     installed: Option<&Installed>,
     policy: &str,
-    explains: bool,
+    explanation: Option<OsString>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
     let Some(shim) = find_shim(package, installed) else {
@@ -26,9 +27,7 @@ pub(super) fn variables(
         return Vec::new();
     }
     let mut variables = vec![("VRAMFIT_PUBLISH", OsString::from("1"))];
-    if explains {
-        variables.push(("VRAMFIT_EXPLAIN", OsString::from("1")));
-    }
+    variables.extend(explanation.map(|target| ("VRAMFIT_EXPLAIN", target)));
     if !policy.is_empty() {
         variables.push(("VRAMFIT_POLICY", policy.into()));
     }
@@ -140,10 +139,16 @@ mod tests {
     fn names(installed: Option<&Installed>, users: &[(&str, &str)]) -> Vec<String> {
         let package = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir_all(shim_of(package.path())).expect("made");
-        let set = variables(Some(package.path()), installed, "--limit 8.0 GiB", true, |name| {
-            let found = users.iter().find(|(known, _)| *known == name)?;
-            Some(found.1.into())
-        });
+        let set = variables(
+            Some(package.path()),
+            installed,
+            "--limit 8.0 GiB",
+            Some("1".into()),
+            |name| {
+                let found = users.iter().find(|(known, _)| *known == name)?;
+                Some(found.1.into())
+            },
+        );
         set.into_iter()
             .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
             .map(|text| text.replace(&*package.path().to_string_lossy(), "PACKAGE"))
