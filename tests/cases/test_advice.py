@@ -75,20 +75,27 @@ def test_an_operation_has_no_outputs_to_leave_out(dryrun, write_script):
     assert UNREAD not in report_of(dryrun, write_script, operations)
 
 
-def test_a_function_can_leave_out_what_nothing_reads(dryrun, write_script):
-    function = """
-        import jax, jax.numpy as jnp
-        @jax.jit
-        def both(x):
-            return jnp.sum(x), jnp.exp(x)
-        x = jnp.ones((1024, 1024))
-        for _ in range(4):
-            total, _ = both(x)
-            del _
-    """
-    assert f"{UNREAD}: in this run nothing reads `result[1]`" in report_of(
-        dryrun, write_script, function
-    )
+OUTPUTS = """
+import jax, jax.numpy as jnp, numpy as np
+@jax.jit
+def both(x):
+    return jnp.sum(x), jnp.exp(x)
+x = jnp.ones((1024, 1024))
+for _ in range(4):
+    total, values = both(x)
+END
+"""
+
+
+@pytest.mark.parametrize("end", ["", "del values", "print(total)"])
+def test_a_function_can_leave_out_what_nothing_reads(dryrun, write_script, end):
+    text = report_of(dryrun, write_script, OUTPUTS.replace("END", end))
+    assert f"{UNREAD}: in this run nothing reads `result[1]`" in text
+
+
+@pytest.mark.parametrize("end", ["np.asarray(values)", "jnp.sum(values)", "print(values[0, 0])"])
+def test_what_is_read_after_the_last_call_is_an_output_to_keep(dryrun, write_script, end):
+    assert UNREAD not in report_of(dryrun, write_script, OUTPUTS.replace("END", end))
 
 
 ARRAYS = """

@@ -174,7 +174,7 @@ pub enum Event {
         /// The allocation's number.
         allocation: u64,
     },
-    /// An output that is freed next was never read: it was no argument of an execution, was not copied, and the
+    /// An output that is freed next, or kept to the end of the run, was never read: it was no argument of an execution, was not copied, and the
     /// host did not ask for it. Recorded only for outputs of
     /// [`MIN_UNREAD_BYTES`] and more.
     Unread {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use vramfit_core::allocator::{
     self, Allocator, DeviceMemory, PAGE_BYTES, PoolOptions, Region, SimulatedDeviceMemory,
 };
@@ -49,6 +49,8 @@ pub(crate) struct MachineState {
     pub(crate) not_evaluated: u64,
     /// Programs and their parameters that were read again although an output replaces them.
     pub(crate) read_again: FxHashSet<(u32, u32)>,
+    /// Large outputs by their numbers: whether nothing has read them so far.
+    pub(crate) unread_outputs: FxHashMap<u64, Arc<AtomicBool>>,
 }
 
 /// The memory pool of one device.
@@ -164,6 +166,7 @@ impl Machine {
             evaluated: 0,
             not_evaluated: 0,
             read_again: FxHashSet::default(),
+            unread_outputs: FxHashMap::default(),
         });
         Ok(Machine {
             first_after_peak: (0..header.devices).map(|_| AtomicU64::new(0)).collect(),

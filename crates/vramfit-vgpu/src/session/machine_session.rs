@@ -2,8 +2,8 @@
 //! the order of the allocations.
 
 use std::io;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
@@ -48,8 +48,8 @@ pub(crate) struct Block {
     device: u32,
     pub(crate) address: u64,
     number: u64,
-    /// Whether it is a large output that nothing has read so far.
-    is_unread: AtomicBool,
+    /// Of a large output: whether nothing has read it so far.
+    is_unread: Option<Arc<AtomicBool>>,
     /// Of which call that has ended it is an argument that an output replaces: see [`encode_argument`].
     replaced_in: AtomicU64,
     /// The last peak ([`Machine::first_after_peak`]) after which it was read; meaningless for small arrays.
@@ -70,7 +70,9 @@ fn decode_argument(number: u64) -> Option<(u32, u32)> {
 impl Block {
     /// Notes that something reads the array: an execution, a copy, or the host.
     pub(crate) fn mark_read(&self) {
-        self.is_unread.store(false, Ordering::Relaxed);
+        if let Some(is_unread) = &self.is_unread {
+            is_unread.store(false, Ordering::Relaxed);
+        }
         if self.bytes >= MIN_UNREAD_BYTES {
             let peak = self.machine.first_after_peak[self.device as usize].load(Ordering::Relaxed);
             let is_new =
@@ -159,14 +161,18 @@ impl Session {
             self.machine.first_after_peak[device].store(number + 1, Ordering::Relaxed);
             self.state.pools[device].read_after_peak.clear();
         }
+        let is_large_output =
+            request.purpose == Purpose::Output && request.bytes >= MIN_UNREAD_BYTES;
+        let is_unread = is_large_output.then(|| Arc::new(AtomicBool::new(true)));
+        if let Some(is_unread) = &is_unread {
+            self.state.unread_outputs.insert(number, Arc::clone(is_unread));
+        }
         Ok(Block {
             machine: self.machine,
             device: request.device,
             address,
             number,
-            is_unread: AtomicBool::new(
-                request.purpose == Purpose::Output && request.bytes >= MIN_UNREAD_BYTES,
-            ),
+            is_unread,
             replaced_in: AtomicU64::new(0),
             read_after: AtomicU64::new(0),
             bytes: request.bytes,
@@ -210,9 +216,11 @@ impl Session {
 
     fn free(&mut self, block: &Block) {
         let &Block { device, address, number, .. } = block;
-        if block.is_unread.load(Ordering::Relaxed) {
+        let is_unread = block.is_unread.as_ref();
+        if is_unread.is_some_and(|is_unread| is_unread.load(Ordering::Relaxed)) {
             self.record(&Event::Unread { allocation: number });
         }
+        self.state.unread_outputs.remove(&number);
         let result = self.state.pools[device as usize].allocator.free(address);
         self.take_driver_calls(device);
         match result {
@@ -301,6 +309,17 @@ impl Session {
         let first = parts.next().unwrap_or_default();
         for part in std::iter::once(first).chain(parts) {
             self.note(&Note::ReadAfterPeak { allocations: part.to_vec() });
+        }
+    }
+
+    /// Records which of the outputs that are not freed nothing has read.
+    fn write_unread_outputs(&mut self) {
+        let unread = std::mem::take(&mut self.state.unread_outputs).into_iter();
+        let unread = unread.filter(|(_, is_unread)| is_unread.load(Ordering::Relaxed));
+        let mut numbers: Vec<u64> = unread.map(|(number, _)| number).collect();
+        numbers.sort_unstable();
+        for allocation in numbers {
+            self.record(&Event::Unread { allocation });
         }
     }
 
@@ -411,6 +430,7 @@ impl Session {
             }
         }
         self.write_reads_after_peak();
+        self.write_unread_outputs();
         let stats: Vec<Stats> =
             self.state.pools.iter().map(|pool| pool.allocator.stats()).collect();
         let footer = Footer {

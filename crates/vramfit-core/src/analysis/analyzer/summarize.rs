@@ -136,6 +136,7 @@ impl TraceAnalyzer {
         for block in self.replay.live() {
             live[block.device as usize].push(*block);
         }
+        self.output_uses.on_end(self.replay.live());
         let devices: Vec<_> = (0..)
             .zip(&live)
             .map(|(device, live)| self.device_summary(device, live, header, &text))

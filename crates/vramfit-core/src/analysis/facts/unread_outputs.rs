@@ -1,5 +1,7 @@
 //! Outputs that a program computes and nothing reads.
 
+use std::collections::HashSet;
+
 use crate::analysis::arrays::AllocationSites;
 use crate::bytes::Bytes;
 use crate::program::ProgramMemory;
@@ -7,8 +9,7 @@ use crate::replay::Block;
 use crate::section::Advice;
 use crate::trace::{MIN_UNREAD_BYTES, Purpose};
 
-/// How many calls must return an output that nothing reads. What the last call returns may be read after the steps
-/// that were run.
+/// How many calls must return an output that is freed without having been read.
 const MIN_CALLS: u8 = 2;
 
 /// An output of a program that was freed after each call without having been read.
@@ -24,8 +25,8 @@ pub struct UnreadOutput {
 #[derive(Debug, Default)]
 pub(in crate::analysis) struct OutputUses {
     uses: Vec<OutputUse>,
-    /// The allocation that is freed next without having been read.
-    unread: Option<u64>,
+    /// Allocations that nothing has read, before they are freed or the run ends.
+    unread: HashSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,22 +38,36 @@ struct OutputUse {
 
 impl OutputUses {
     pub(in crate::analysis) fn on_unread(&mut self, allocation: u64) {
-        self.unread = Some(allocation);
+        self.unread.insert(allocation);
     }
 
     pub(in crate::analysis) fn on_freed(&mut self, block: &Block) {
         if block.requested_bytes < MIN_UNREAD_BYTES {
             return;
         }
+        let is_unread = self.unread.remove(&block.number);
+        let output = self.use_of(block);
+        match is_unread {
+            true => output.unread = MIN_CALLS.min(output.unread + 1),
+            false => output.is_read = true,
+        }
+    }
+
+    /// Takes in what was not freed before the end. What was not read may be read after the steps that were run.
+    pub(in crate::analysis) fn on_end<'b>(&mut self, live: impl Iterator<Item = &'b Block>) {
+        for block in live.filter(|block| block.requested_bytes >= MIN_UNREAD_BYTES) {
+            if !self.unread.contains(&block.number) {
+                self.use_of(block).is_read = true;
+            }
+        }
+    }
+
+    fn use_of(&mut self, block: &Block) -> &mut OutputUse {
         let owner = block.owner as usize;
         if owner >= self.uses.len() {
             self.uses.resize(owner + 1, OutputUse::default());
         }
-        let output = &mut self.uses[owner];
-        match self.unread.take_if(|unread| *unread == block.number) {
-            Some(_) => output.unread = MIN_CALLS.min(output.unread + 1),
-            None => output.is_read = true,
-        }
+        &mut self.uses[owner]
     }
 
     /// Returns the outputs of a program that nothing reads, the largest first. `entry` is its number in
@@ -114,8 +129,8 @@ mod tests {
 
     const ENTRY: u32 = 3;
 
-    /// Returns what is said of a program whose only output is freed so often, each time read or not.
-    fn unread(frees: &[bool], bytes: u64) -> Vec<UnreadOutput> {
+    /// Returns what is said of a program whose only output is freed so often, each time read or not, and is kept so often.
+    fn unread(frees: &[bool], kept: &[bool], bytes: u64) -> Vec<UnreadOutput> {
         let mut sites = AllocationSites::default();
         let owner = sites.number(AllocationKey {
             device: 0,
@@ -125,19 +140,25 @@ mod tests {
             slot: 7,
         });
         let mut uses = OutputUses::default();
-        for (number, is_read) in (0..).zip(frees) {
-            if !is_read {
-                uses.on_unread(number);
-            }
-            uses.on_freed(&Block {
-                number,
-                device: 0,
-                owner,
-                address: 0,
-                requested_bytes: bytes,
-                allocated_bytes: bytes,
-            });
-        }
+        let calls = (0..).zip(frees.iter().chain(kept));
+        let blocks: Vec<Block> = calls
+            .map(|(number, is_read)| {
+                if !is_read {
+                    uses.on_unread(number);
+                }
+                Block {
+                    number,
+                    device: 0,
+                    owner,
+                    address: 0,
+                    requested_bytes: bytes,
+                    allocated_bytes: bytes,
+                }
+            })
+            .collect();
+        let (freed, live) = blocks.split_at(frees.len());
+        freed.iter().for_each(|block| uses.on_freed(block));
+        uses.on_end(live.iter());
         let output = |allocation, path: &str| Buffer {
             allocation,
             path: path.to_owned(),
@@ -154,11 +175,19 @@ mod tests {
 
     #[test]
     fn an_output_is_unread_if_no_call_has_one_that_is_read() {
-        let expected = UnreadOutput { path: "result[1]".to_owned(), bytes: MIN_UNREAD_BYTES };
-        assert_eq!(unread(&[false, false], MIN_UNREAD_BYTES), [expected]);
-        assert_eq!(unread(&[false, true, false, false], MIN_UNREAD_BYTES), []);
-        // The last call may be the only one whose output is read later.
-        assert_eq!(unread(&[false], MIN_UNREAD_BYTES), []);
-        assert_eq!(unread(&[false, false], MIN_UNREAD_BYTES - 1), []);
+        let said = [UnreadOutput { path: "result[1]".to_owned(), bytes: MIN_UNREAD_BYTES }];
+        for (frees, kept, expected) in [
+            (&[false, false][..], &[][..], &said[..]),
+            (&[false, true, false, false], &[], &[]),
+            // One call says too little.
+            (&[false], &[], &[]),
+            // That of the last call is read after the loop, or is only kept.
+            (&[false, false], &[true], &[]),
+            (&[false, false], &[false], &said),
+            (&[], &[false, false], &[]),
+        ] {
+            assert_eq!(unread(frees, kept, MIN_UNREAD_BYTES), expected, "{frees:?} {kept:?}");
+        }
+        assert_eq!(unread(&[false, false], &[], MIN_UNREAD_BYTES - 1), []);
     }
 }
