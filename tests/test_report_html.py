@@ -1,6 +1,5 @@
 """The HTML report in a real browser: drawn without complaint, used by mouse and keyboard, inert."""
 
-import itertools
 import json
 
 import browser
@@ -103,6 +102,56 @@ def test_amounts_are_written_as_in_text(small):
         assert small.run(f"bytes({count})") == shown
 
 
+def test_the_bar_has_the_colors_of_the_owners_and_is_hatched_where_it_is_uncertain(small):
+    parts = small.run(
+        "[...document.querySelectorAll('.bar .owner')]"
+        ".map(part => [part.style.background, part.clientWidth])"
+    )
+    assert [color for color, _ in parts] == ["rgb(22, 144, 127)", "rgb(47, 109, 179)"]
+    track, uncertain = small.run(
+        "['.track', '.uncertain'].map(part => document.querySelector(`.bar ${part}`).clientWidth)"
+    )
+    part, whole = small.run("[data.sections[0].bars[0].part, data.sections[0].bars[0].whole]")
+    assert sum(width for _, width in parts) == pytest.approx(track * part / whole, abs=2)
+    assert uncertain == pytest.approx(track * part / whole / 10, abs=2)
+    assert "0 to" in small.run("document.querySelector('.bar .amount').textContent")
+
+
+def test_the_next_command_is_copied_as_it_is(small):
+    small.run("navigator.clipboard.writeText = async text => { window.copied = text; }")
+    small.run("document.querySelector('.next button').click()")
+    small.until("document.querySelector('.next button').textContent === 'Copied'")
+    command = small.run("document.querySelector('.next pre').textContent")
+    assert command.startswith("vramfit plan --gpu h100-80g --vary batch=32..512 -- python")
+    assert small.run("window.copied") == command
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("/home/me/train_gpt.py:68 (GPT.__call__)", ":68"),
+        ("params / layer / model.py:1234 (f (g))", ":1234"),
+        ("<ipython-input-3-0123456789ab>:7", ":7"),
+    ],
+)
+def test_the_number_of_a_line_is_never_cut(small, name, line):
+    widths = range(len(name) + 1)
+    shown = small.run(
+        f"{[*widths]}.map(width => shortenName({json.dumps(name)}, text => text.length <= width))"
+    )
+    for width, text in zip(widths, shown, strict=True):
+        assert len(text) <= width
+        assert text == "" or line in text
+        assert bool(text) == (width > len(line))
+    assert shown[-1] == name
+
+
+def test_other_names_lose_their_middle(small):
+    name = json.dumps("optimizer.opt_state.mu.blocks.down.kernel")
+    assert small.run(f"shortenName({name}, text => text.length <= 12)") == "optimi…ernel"
+    assert small.run(f"shortenName({name}, text => text.length <= 3)") == ""
+
+
 def test_the_colors_follow_the_button(chromium, pages):
     page = chromium.open(pages(200))
     before = page.run("document.querySelector('.icicle button:nth-child(2)').style.background")
@@ -184,13 +233,14 @@ def test_a_cursor_on_the_run_reads_exact_bytes(small):
     left, top, width, _ = picture(small, "timeline")
     small.point(left + width / 2, top + 100)
     said = tip(small)
-    assert said.startswith("events ")
+    assert said.startswith("step ")
+    assert "events " in said
     assert "in use: " in said
     assert " bytes)" in said
     small.run("document.querySelector('section[data-type=timeline] .layers').focus()")
     small.press("Home")
     small.press("ArrowRight")
-    assert panel(small, "timeline").startswith("events 1")
+    assert panel(small, "timeline").startswith("step 1events 1in use: ")
 
 
 def test_a_part_of_the_pool_describes_itself(small):
@@ -342,7 +392,7 @@ def test_hostile_names_are_inert(chromium, pages):
 
 def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):
     page = chromium.open(pages("nothing"))
-    assert page.run("document.querySelectorAll('section').length") == 12
+    assert page.run("document.querySelectorAll('section').length") == 13
     for form in ("tree", "lifetimes", "timeline", "curves"):
         page.box(f"section[data-type={form}]")
         left, top, width, height = page.box(f"section[data-type={form}] > div")
@@ -394,11 +444,20 @@ def test_the_page_of_a_real_run(chromium, tmp_path, gpu):
     trace = TRACES / f"train_gpt-{gpu}.trace"
     done = run_vramfit("report", trace, "--html", path, code=1 if gpu == "t4" else 0, cwd=ROOT)
     page = chromium.open(path)
-    first, *lines = done.stdout.splitlines()
-    # The headline goes on in lines that are indented.
-    more = itertools.takewhile(lambda line: line.startswith("  "), lines)
-    headline = " ".join([first, *map(str.strip, more)]).replace("`", "")
-    assert page.run("document.querySelector('h1').textContent").replace("`", "") == headline
+    verdict = "does not fit" if gpu == "t4" else "fits"
+    assert done.stdout.startswith(f"{verdict}: ")
+    headline = page.run("document.querySelector('h1').textContent")
+    assert headline.startswith(f"{verdict}: ")
+    assert len(headline.split()) <= 25
+    # The first chart shows the cause: the buffers of the step, where these are too large.
+    pictures = page.run("data.sections.map(section => section.type)")
+    pictures = [form for form in pictures if form in ("tree", "lifetimes", "timeline", "map")]
+    assert pictures[0] == ("lifetimes" if gpu == "t4" else "tree")
+    # The owners of the bar add up to what is needed.
+    owners = "unpack(data.sections[0].bars[0].owners.bytes).reduce((sum, part) => sum + part)"
+    assert page.run(owners) == page.run("data.sections[0].bars[0].part")
+    command = "vramfit plan --gpu " + ("t4" if gpu == "t4" else "h100-80g --fastest")
+    assert page.run("document.querySelector('.next pre').textContent").startswith(command)
     assert ["jit_train_step", "1" if gpu == "t4" else "3"] in [row[:2] for row in shown_rows(page)]
     assert page.complaints() == []
 

@@ -32,6 +32,7 @@ mod real_gpus;
 /// The texts, charts and files of reports, compared with those in `report/`.
 mod report {
     mod forms;
+    mod headlines;
     mod whole;
 }
 mod settings_properties;

@@ -59,6 +59,8 @@ pub struct NextPeak {
     pub total_bytes: u64,
     /// What most of them belong to.
     pub group: CauseGroup,
+    /// The time of the program at which that is.
+    pub at: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -183,6 +185,7 @@ impl NextPeak {
         Some(NextPeak {
             total_bytes: beside.saturating_add(u64::try_from(live).unwrap_or(0)),
             group,
+            at: time,
         })
     }
 }

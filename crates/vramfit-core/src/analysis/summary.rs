@@ -146,8 +146,9 @@ pub struct ProgramSummary {
     pub name: String,
     /// How often they were executed.
     pub calls: u64,
-    /// Index of the event with which their first execution began; `None` when there was none.
-    pub first_call_event: Option<u64>,
+    /// Executions, evenly spaced where there are very many: their number from 1, and the index of the event with which
+    /// they began.
+    pub call_events: Vec<(u64, u64)>,
     /// How often they were compiled or loaded.
     pub compilations: u64,
     /// How many of those came from a cache.

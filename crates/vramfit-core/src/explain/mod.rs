@@ -55,6 +55,7 @@ pub use page::{EXAMPLE_HEADING, page_head};
 pub use process_state::ProcessState;
 pub use remedy::{Basis, Remedy};
 pub use scan::LogScanner;
+pub(crate) use start::batch_option;
 
 use crate::allocator::{ChunkTag, JaxVersion};
 use crate::gpu::Gpu;

@@ -39,14 +39,14 @@ impl Log {
 
 /// An option of a command that says how large a batch is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BatchOption {
+pub(crate) struct BatchOption {
     /// The command with `{batch}` in place of the size.
-    pub(super) command: String,
-    pub(super) size: u64,
+    pub(crate) command: String,
+    pub(crate) size: u64,
 }
 
 /// Returns the option of a command that names the size of a batch: `--batch_size 64`, `train.batch=64`.
-pub(super) fn batch_option(command: &str) -> Option<BatchOption> {
+pub(crate) fn batch_option(command: &str) -> Option<BatchOption> {
     let words: Vec<&str> = command.split(' ').collect();
     let is_batch = |name: &str| name.to_ascii_lowercase().contains("batch");
     words.iter().enumerate().find_map(|(at, word)| {

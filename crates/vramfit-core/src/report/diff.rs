@@ -46,6 +46,7 @@ pub(super) fn report(difference: &RunDiff) -> Report {
         sections,
         metadata: vec![metadata("A", &difference.a), metadata("B", &difference.b)],
         json: json::diff(difference, &caveats),
+        ..Report::default()
     }
 }
 

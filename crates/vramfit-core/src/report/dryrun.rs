@@ -2,8 +2,8 @@
 
 use super::sections::{
     address_map, advice, arrays, buffer_lifetimes, cause, caveats, collectives, compiler_warnings,
-    conditions, devices, failure, headline, hosts, library_scratch, measured_edits, overview,
-    owners, phases, processes, programs, settings, step_time, timeline,
+    conditions, devices, failure, headline, hosts, library_scratch, main_cause, measured_edits,
+    next_command, overview, owners, phases, processes, programs, settings, step_time, timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::{RunSummary, facts};
@@ -21,9 +21,17 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         settings::late_section(summary),
         advice::section(summary),
         advice::room(summary),
-        overview::metrics(summary),
-        owners::by_kind(summary),
     ];
+    let figures = [overview::metrics(summary), owners::by_kind(summary)];
+    let charts = [
+        owners::tree(summary),
+        buffer_lifetimes::section(summary),
+        timeline::section(summary),
+        address_map::at_failure(summary).or_else(|| address_map::at_peak(summary)),
+    ];
+    let mut charts: Vec<Section> = charts.into_iter().flatten().collect();
+    main_cause::sort_charts(summary, &mut charts);
+    let other_charts = charts.split_off(1.min(charts.len()));
     let details = [
         overview::details(summary),
         step_time::section(summary),
@@ -32,11 +40,9 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         settings::section(summary),
         compiler_warnings::section(summary),
         facts::leaks::section(&summary.leaks, |device| summary.spare_bytes(device)),
-        owners::tree(summary),
-        buffer_lifetimes::section(summary),
-        timeline::section(summary),
+    ];
+    let more_details = [
         arrays::section(summary),
-        address_map::at_failure(summary).or_else(|| address_map::at_peak(summary)),
         address_map::at_end(summary),
         owners::entries(summary),
         phases::section(summary),
@@ -51,13 +57,17 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         facts::callbacks::section(&summary.facts.callbacks),
         Some(not_included),
     ];
-    let details = details.into_iter().flatten().map(Section::into_detail);
+    let details = details.into_iter().flatten().chain(other_charts);
+    let details = details.chain(more_details.into_iter().flatten()).map(Section::into_detail);
+    let brief = brief.into_iter().flatten().chain(charts).chain(figures.into_iter().flatten());
     Report {
         title: "vramfit dryrun".to_owned(),
         outcome: summary.fits().into(),
         headline: headline::headline(summary),
+        short_headline: Some(headline::short(summary)),
         cause: cause::sentences(summary),
-        sections: brief.into_iter().flatten().chain(details).collect(),
+        next_command: next_command::next_command(summary),
+        sections: brief.chain(details).collect(),
         metadata: overview::metadata(summary),
         json: json::dryrun(summary, &caveats),
     }

@@ -19,7 +19,12 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     let caveats = caveats::of_dryrun(needed);
     let capacity_bytes = smallest_capacity(after);
     let peak_bytes = needed.critical_device().map_or(0, |it| it.peak_bytes);
-    let bar = Bar { label: String::new(), part_bytes: peak_bytes, whole_bytes: capacity_bytes };
+    let bar = Bar {
+        part_bytes: peak_bytes,
+        whole_bytes: capacity_bytes,
+        owners: owners::bytes_of_kinds(needed, peak_bytes),
+        ..Bar::default()
+    };
     let sections = [
         Some(Section::new("", Content::Bars(vec![bar]))),
         conditions::section(needed),
@@ -48,6 +53,7 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
             .filter(|metric| metric.label != "command")
             .collect(),
         json,
+        ..Report::default()
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) fn report(explanation: &Explanation) -> Report {
         sections: sections.into_iter().flatten().collect(),
         metadata: metadata(explanation),
         json: json::explain(explanation),
+        ..Report::default()
     }
 }
 

@@ -18,15 +18,17 @@ mod plan;
 mod render;
 mod replay;
 mod sections;
+mod short_headline;
 mod training;
 mod training_runs;
 
 pub use crate::section::{
     Action, AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes,
-    Content, Curve, Curves, FailedRequest, Marker, Metric, Node, Region, Section, Segment, Series,
-    Share, Stack, Table, Timeline, Tradeoff, Tree, Value,
+    Content, Curve, Curves, FailedRequest, Marker, Metric, Node, OwnerBytes, Region, Section,
+    Segment, Series, Share, Stack, Table, Timeline, Tradeoff, Tree, Value,
 };
 pub use plan::{PlanRow, PlanSummary};
+pub use short_headline::ShortHeadline;
 
 use vramfit_train::MetricsLog;
 
@@ -36,7 +38,7 @@ use crate::explain::Explanation;
 use crate::lint::Finding;
 
 /// What a run came to, ready to be rendered.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// The command that it comes from, such as `vramfit dryrun`.
     pub title: String,
@@ -44,8 +46,12 @@ pub struct Report {
     pub outcome: Outcome,
     /// The result in one sentence.
     pub headline: String,
+    /// The same in few words, with the cause first, where that is told apart from the headline.
+    pub short_headline: Option<ShortHeadline>,
     /// What takes the memory, in sentences; may be empty.
     pub cause: Vec<String>,
+    /// What to do next, on the page.
+    pub next_command: Option<Action>,
     /// What follows it, in order.
     pub sections: Vec<Section>,
     /// What is needed to reproduce the run: command, GPU, versions.
@@ -163,6 +169,12 @@ impl Report {
     /// Makes the report of several training runs, with their names.
     pub fn from_training_runs(runs: &[(String, MetricsLog)]) -> Report {
         training_runs::report(runs)
+    }
+
+    /// Returns the headline in at most 25 words, and what did not fit into them.
+    pub fn short_headline(&self) -> ShortHeadline {
+        let made = self.short_headline.clone();
+        made.unwrap_or_else(|| ShortHeadline::new(&self.headline))
     }
 
     /// Returns the report for a terminal of 80 columns, without colors, without details and without

@@ -181,5 +181,6 @@ pub(super) fn report(summary: PlanSummary) -> Report {
         headline: summary.headline,
         cause: Vec::new(),
         json: summary.json,
+        ..Report::default()
     }
 }

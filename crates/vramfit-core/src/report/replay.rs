@@ -27,16 +27,18 @@ pub(super) fn report(comparison: &Comparison) -> Report {
         title: "vramfit replay".to_owned(),
         outcome: comparison.fits().into(),
         headline: headline(comparison),
+        short_headline: (!is_newly_granted(comparison)).then(|| headline::short(after)),
         cause: Vec::new(),
         sections: sections.into_iter().flatten().collect(),
         metadata: metadata(comparison),
         json: json::replay(comparison, &caveats),
+        ..Report::default()
     }
 }
 
 fn headline(comparison: &Comparison) -> String {
     match &comparison.newly_granted {
-        Some(request) if comparison.fits().is_none() => {
+        Some(request) if is_newly_granted(comparison) => {
             let bytes = Bytes(request.requested_bytes);
             format!(
                 "unknown: the {bytes} request that failed {} in the recorded run succeeds here; the trace \
@@ -46,6 +48,11 @@ fn headline(comparison: &Comparison) -> String {
         }
         _ => headline::headline(&comparison.after),
     }
+}
+
+/// Returns `true` if the trace ends with a request that succeeds here.
+fn is_newly_granted(comparison: &Comparison) -> bool {
+    comparison.newly_granted.is_some() && comparison.fits().is_none()
 }
 
 /// Every value that settings can change, before and after.

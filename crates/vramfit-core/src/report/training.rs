@@ -26,6 +26,7 @@ pub(super) fn report(log: &MetricsLog) -> Report {
         sections,
         metadata: metadata(log),
         json: json::training(log),
+        ..Report::default()
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn report(runs: &[NamedRun]) -> Report {
         sections,
         metadata: Vec::new(),
         json: json(runs, &settings),
+        ..Report::default()
     }
 }
 

@@ -127,6 +127,17 @@ pub enum Launcher {
     Kubernetes,
 }
 
+impl Launcher {
+    /// Returns the name that the option `--launcher` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Launcher::Slurm => "slurm",
+            Launcher::Openmpi => "openmpi",
+            Launcher::Kubernetes => "kubernetes",
+        }
+    }
+}
+
 /// What values that were not computed read as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

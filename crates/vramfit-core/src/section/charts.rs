@@ -34,6 +34,8 @@ pub struct Timeline {
     pub positions: Vec<u64>,
     /// Each has as many values as there are positions.
     pub series: Vec<Series>,
+    /// Executions of the training step, rising: their number from 1, and where they begin.
+    pub steps: Vec<(u64, u64)>,
     /// Named positions.
     pub markers: Vec<Marker>,
     /// What no series can exceed, where there is such a limit.
@@ -83,6 +85,8 @@ pub struct BufferLifetimes {
     pub instructions: Vec<String>,
     /// Index of the instruction at the peak.
     pub peak_index: u32,
+    /// That of the highest peak without the largest group of values.
+    pub next_peak_index: Option<u32>,
     /// Live bytes at each instruction.
     pub live_bytes: Vec<u64>,
     /// The buffers.
@@ -183,13 +187,16 @@ pub struct Tradeoff {
     pub limit_bytes: Option<u64>,
 }
 
+/// The kind of an owner, its name for people, and its bytes.
+pub type OwnerBytes = (&'static str, &'static str, u64);
+
 /// A total, divided among owners.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stack {
     /// Its name.
     pub label: String,
-    /// The kind of each owner, its name for people, and its bytes.
-    pub parts: Vec<(&'static str, &'static str, u64)>,
+    /// Its parts.
+    pub parts: Vec<OwnerBytes>,
 }
 
 /// A point of a [`Tradeoff`].

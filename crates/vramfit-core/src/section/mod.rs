@@ -6,7 +6,8 @@ pub(crate) mod phrases;
 
 pub use charts::{
     AddressMap, Alternative, AlternativeKind, BufferLifetime, BufferLifetimes, Curve, Curves,
-    FailedRequest, Marker, Node, Region, Segment, Series, Share, Stack, Timeline, Tradeoff, Tree,
+    FailedRequest, Marker, Node, OwnerBytes, Region, Segment, Series, Share, Stack, Timeline,
+    Tradeoff, Tree,
 };
 
 use crate::bytes::Bytes;
@@ -141,7 +142,7 @@ impl Table {
 }
 
 /// The used part of a whole.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bar {
     /// What it is of; may be empty.
     pub label: String,
@@ -149,6 +150,10 @@ pub struct Bar {
     pub part_bytes: u64,
     /// The whole.
     pub whole_bytes: u64,
+    /// The owners of the part; empty where they are not known.
+    pub owners: Vec<OwnerBytes>,
+    /// What the part may have in addition.
+    pub uncertain_bytes: u64,
 }
 
 /// A value with its type, so that each format can write it its own way.

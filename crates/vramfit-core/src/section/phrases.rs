@@ -33,6 +33,16 @@ pub(crate) fn range(low_bytes: u64, high_bytes: u64) -> String {
     }
 }
 
+/// Returns a part of a whole, with one unit where both have the same: `17.4 of 17.6 GiB`.
+pub(crate) fn part_of(part_bytes: u64, whole_bytes: u64) -> String {
+    let (part, whole) = (Bytes(part_bytes).to_string(), Bytes(whole_bytes).to_string());
+    let units = [&part, &whole].map(|amount| amount.split_once(' ').unwrap_or((amount, "")));
+    match units {
+        [(number, unit), (_, same)] if unit == same => format!("{number} of {whole}"),
+        _ => format!("{part} of {whole}"),
+    }
+}
+
 /// Says how many entries are left out, where any are.
 pub(crate) fn more_in_json(hidden: usize) -> Option<String> {
     (hidden > 0).then(|| format!("{hidden} more in the JSON output"))

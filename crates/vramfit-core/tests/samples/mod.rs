@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use vramfit_core::Bytes;
 use vramfit_core::report::{
     Action, AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes,
-    Content, Curve, Curves, Marker, Metric, Node, Outcome, Region, Report, Section, Segment,
-    Series, Share, Stack, Table, Timeline, Tradeoff, Tree, Value,
+    Content, Curve, Curves, Marker, Metric, Node, Outcome, OwnerBytes, Region, Report, Section,
+    Segment, Series, Share, Stack, Table, Timeline, Tradeoff, Tree, Value,
 };
 
 use self::program::{at_peak, lifetimes};
@@ -30,7 +30,13 @@ pub(crate) fn sample(buffers: usize) -> Report {
     let sections = vec![
         section(
             "",
-            Content::Bars(vec![Bar { label: String::new(), part_bytes: peak, whole_bytes: limit }]),
+            Content::Bars(vec![Bar {
+                part_bytes: peak,
+                whole_bytes: limit,
+                owners: owners(&lifetimes),
+                uncertain_bytes: peak / 10,
+                ..Bar::default()
+            }]),
         ),
         section("", Content::Metrics(metrics(peak, limit))),
         section("memory by owner", Content::Tree(tree)),
@@ -69,7 +75,10 @@ pub(crate) fn sample(buffers: usize) -> Report {
             Bytes(limit),
             Bytes(limit - peak)
         ),
-        cause: Vec::new(),
+        next_command: Some(Action {
+            text: "find the largest batch that fits".to_owned(),
+            command: "vramfit plan --gpu h100-80g --vary batch=32..512 -- python train.py --batch {batch}".into(),
+        }),
         sections,
         metadata: vec![
             metric("command", Value::Text("python train.py --batch 32".into()), ""),
@@ -78,6 +87,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
             metric("jax", Value::Text("0.10.2 (PJRT 0.112)".into()), ""),
         ],
         json: serde_json::json!({"schema": 1, "fits": true}),
+        ..Report::default()
     }
 }
 
@@ -172,6 +182,15 @@ pub(crate) fn hostile() -> Report {
     report
 }
 
+/// Divides what is live at the peak among two owners.
+fn owners(lifetimes: &BufferLifetimes) -> Vec<OwnerBytes> {
+    let of = |wanted: bool| {
+        let buffers = at_peak(lifetimes).filter(|buffer| (buffer.kind == "activations") == wanted);
+        buffers.map(|buffer| buffer.bytes).sum()
+    };
+    vec![("activations", "saved activations", of(true)), ("parameters", "parameters", of(false))]
+}
+
 fn stacks() -> Vec<Stack> {
     let stack = |label: &str, bytes: u64| Stack {
         label: label.to_owned(),
@@ -260,7 +279,9 @@ fn timeline(lifetimes: &BufferLifetimes, peak: u64, limit: u64) -> Timeline {
     let held = lifetimes.live_bytes.first().copied().unwrap_or(0);
     let (mut positions, mut used, mut pool, mut markers) = (vec![], vec![], vec![], vec![]);
     let step = (lifetimes.live_bytes.len() / 4000).max(1);
+    let mut calls = vec![];
     for call in 0..3 {
+        calls.push(positions.len() as u64);
         markers.push(Marker {
             position: positions.len() as u64,
             label: format!("jit_train_step, call {}", call + 1),
@@ -284,6 +305,7 @@ fn timeline(lifetimes: &BufferLifetimes, peak: u64, limit: u64) -> Timeline {
             Series { label: "in use".into(), bytes: used },
             Series { label: "pool".into(), bytes: pool },
         ],
+        steps: (1..).zip(calls).collect(),
         markers,
         limit_bytes: Some(limit),
         failed_request: None,
@@ -306,7 +328,7 @@ fn map(lifetimes: &BufferLifetimes, limit: u64) -> AddressMap {
     let used: u64 = segments.iter().map(|piece| piece.bytes).sum();
     segments.push(Segment { bytes: limit - used, kind: "free", label: String::new() });
     let second = vec![
-        Segment { bytes: 96 * MIB, kind: "inputs", label: "batch".into() },
+        Segment { bytes: 96 * MIB, kind: "batch", label: "batch".into() },
         Segment { bytes: 160 * MIB, kind: "free", label: String::new() },
     ];
     AddressMap {

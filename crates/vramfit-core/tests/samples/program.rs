@@ -28,7 +28,7 @@ pub(super) fn lifetimes(buffers: usize) -> BufferLifetimes {
     let mut all = Vec::with_capacity(buffers);
     let mut top = 0;
     for number in 0..state {
-        let kind = if number % 3 == 0 { "parameters" } else { "optimizer state" };
+        let kind = if number % 3 == 0 { "parameters" } else { "optimizer_state" };
         let bytes = (1 + dice.below(24)) * MIB;
         let layer = number * LAYERS / state;
         let part = PARTS[number % 4];
@@ -88,6 +88,7 @@ pub(super) fn lifetimes(buffers: usize) -> BufferLifetimes {
         height_bytes,
         instructions,
         peak_index,
+        next_peak_index: Some(steps / 4),
         live_bytes,
         buffers: all,
     }

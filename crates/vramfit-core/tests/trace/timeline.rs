@@ -435,12 +435,12 @@ fn the_full_report_has_what_the_short_one_leaves_out() {
     assert_eq!(
         titles(true),
         [
+            "memory by owner, path and line",
             "the pool",
             "possible memory leaks: memory that grows in every step",
-            "memory by owner, path and line",
             "memory over the run",
-            "arrays by allocation site",
             "memory map at the peak",
+            "arrays by allocation site",
             "memory map at the end",
             "largest buffers and arrays",
             "programs, per device",

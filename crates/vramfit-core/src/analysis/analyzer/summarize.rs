@@ -195,7 +195,7 @@ impl TraceAnalyzer {
             leaks: self.leaks.summary(&self.sites, &|entry| text(self.programs.name(entry)), &text),
             compilations: repeated(
                 &self.programs.compilations,
-                step_entry.and_then(|entry| Some((entry.key.name, entry.first_call?))),
+                step_entry.and_then(|entry| Some((entry.key.name, entry.call_events.first()?))),
                 text,
             ),
             attribution,
@@ -256,7 +256,7 @@ impl TraceAnalyzer {
             .map(|entry| ProgramSummary {
                 name: text(entry.key.name),
                 calls: entry.calls,
-                first_call_event: entry.first_call,
+                call_events: entry.call_events.calls().to_vec(),
                 compilations: entry.compilations,
                 loaded: entry.loaded,
                 devices: entry.key.devices,

@@ -1,10 +1,13 @@
 //! The programs of a run: what was compiled, what is loaded, which of them is the step.
 
+mod call_events;
+
 use std::mem::take;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use self::call_events::CallEvents;
 use super::devices::DeviceAnalysis;
 use super::facts::compilations::Compilation;
 use super::scratch::{RecordedScratch, ScratchLimits};
@@ -56,8 +59,8 @@ pub(super) struct ProgramEntry {
     calls_since_step: u64,
     pub(super) calls_per_step: u64,
     pub(super) evidence: Evidence,
-    /// Event with which its first execution began.
-    pub(super) first_call: Option<u64>,
+    /// When its executions began.
+    pub(super) call_events: CallEvents,
     /// When its last execution ended, and what was in use on each device then.
     pub(super) ended: Option<(u64, Vec<u64>)>,
     /// What was held before its last execution, on each device.
@@ -173,9 +176,10 @@ impl Programs {
     /// Records a call, and says whether the program is the step as far as one can know now. Only its own
     /// figure has changed, so after the last call the step is that of the whole run.
     pub(super) fn on_call(&mut self, entry: usize, event: u64) -> bool {
-        self.entries[entry].calls += 1;
-        self.entries[entry].calls_since_step += 1;
-        self.entries[entry].first_call.get_or_insert(event);
+        let called = &mut self.entries[entry];
+        called.calls += 1;
+        called.calls_since_step += 1;
+        called.call_events.add(called.calls, event);
         let is_step = self.step.is_none_or(|step| {
             entry == step || (self.rank(entry), step) > (self.rank(step), entry)
         });

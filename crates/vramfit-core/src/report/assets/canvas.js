@@ -82,11 +82,13 @@ function drawAxis(ctx, max, y, left, right) {
   }
 }
 
-/** Draws a label that stays inside the chart. */
+/** Draws a label that stays between two positions, shortened where it must be, and returns where it begins and ends. */
 function drawLabel(ctx, text, x, y, left, right, color) {
   setFont(ctx, 12, 600);
   ctx.textAlign = "left";
+  text = shortenName(text, (shorter) => ctx.measureText(shorter).width <= right - left);
   const width = ctx.measureText(text).width;
+  if (!text) return [x, x];
   const from = Math.min(Math.max(x - width / 2, left), right - width);
   ctx.fillStyle = themeColor("--paper");
   ctx.globalAlpha = 0.85;
@@ -94,4 +96,5 @@ function drawLabel(ctx, text, x, y, left, right, color) {
   ctx.globalAlpha = 1;
   ctx.fillStyle = color;
   ctx.fillText(text, from, y);
+  return [from, from + width];
 }

@@ -41,6 +41,36 @@ function withCode(text) {
   return parts.map((part, at) => (at % 2 ? makeElement("code", {}, part) : part));
 }
 
+const measuring = makeElement("canvas").getContext("2d");
+
+/** Returns the width of a text of a size, in pixels. */
+function textWidth(text, size) {
+  setFont(measuring, size);
+  return measuring.measureText(text).width;
+}
+
+/**
+ * Shortens a name until it fits: a line of a program loses its directories and its function first, then any name loses
+ * its middle. The number of a line is never cut. Returns an empty text if nothing of use fits.
+ */
+function shortenName(text, fits) {
+  if (fits(text)) return text;
+  const [, path, line = "", scope = ""] = /^(.*?)(:\d+)?( \(.*\))?$/s.exec(text);
+  const file = line ? path.slice(path.lastIndexOf("/") + 1) : path;
+  for (const shorter of line ? [file + line + scope, file + line] : []) if (fits(shorter)) return shorter;
+  const name = line ? file : text;
+  const shortened = (kept) => `${name.slice(0, Math.ceil(kept / 2))}…${name.slice(name.length - Math.floor(kept / 2))}${line}`;
+  const least = line ? 0 : 3;
+  if (name.length <= least || !fits(shortened(least))) return "";
+  let [low, high] = [least, name.length - 1];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (fits(shortened(middle))) low = middle;
+    else high = middle - 1;
+  }
+  return shortened(low);
+}
+
 const isDark = () => document.documentElement.dataset.theme === "dark";
 const kindColor = (kind) => data.kinds[kind][isDark() ? "dark" : "light"];
 const themeColor = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -65,15 +65,15 @@ function drawTree(content) {
 
   function addNode(node, left, wide, shown) {
     const color = mixColors(kindColor(kind[node]), isDark() ? "#14181d" : "#ffffff", Math.max(0, depth[node] - 1) * 0.09);
-    const button = makeElement("button", { type: "button", tabIndex: -1, role: "treeitem", ariaLevel: depth[node] + 1 }, textAt(label[node]));
-    if (wide > 70) button.append(makeElement("span", {}, bytes(size[node])));
+    const name = shortenName(textAt(label[node]), (text) => textWidth(text, 13) <= wide - 16);
+    const button = makeElement("button", { type: "button", tabIndex: -1, role: "treeitem", ariaLevel: depth[node] + 1 }, name);
+    if (textWidth(`${name} ${bytes(size[node])}`, 13) <= wide - 24) button.append(makeElement("span", {}, bytes(size[node])));
     button.ariaLabel = `${textAt(label[node])}, ${bytes(size[node])}`;
     Object.assign(button.style, {
       left: relative(left), width: `max(1px, calc(${relative(wide)} - 1px))`, top: `${depth[node] * LEVEL_HEIGHT}px`,
       background: node ? color : themeColor("--panel"), color: node ? textColorOn(color) : themeColor("--ink"),
       padding: wide < 26 ? "0" : "",
     });
-    if (wide < 26) button.textContent = "";
     button.addEventListener("click", () => zoom(node === zoomed && node ? parent[node] : node));
     button.addEventListener("focus", () => {
       active = node;

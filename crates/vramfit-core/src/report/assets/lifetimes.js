@@ -22,7 +22,7 @@ function drawLifetimes(content) {
   const canvas = new LayeredCanvas(520, `Buffers of ${textAt(content.program)}: arrow down for the largest`, (ctx, width, height) => {
     drawCurve(ctx, width);
     drawBoxes(ctx, width, height);
-    drawPeak(ctx, width, height);
+    drawPeaks(ctx, width, height);
     drawInstructions(ctx, width, height);
   }, (ctx) => {
     if (drag?.to) {
@@ -103,10 +103,8 @@ function drawLifetimes(content) {
       const [upper, lower] = [Math.max(high, top), Math.min(low, bottom)];
       const isUpright = to - from < 90 && lower - upper >= 90;
       const [along, across] = isUpright ? [lower - upper, to - from] : [to - from, lower - upper];
-      if (along < 90 || across < 15) continue;
-      const text = title(buffer);
-      const fitting = Math.floor((along - 12) / 6.6);
-      const shown = text.length > fitting ? `${text.slice(0, fitting - 1)}…` : text;
+      if (along < 40 || across < 15) continue;
+      const shown = shortenName(title(buffer), (text) => ctx.measureText(text).width <= along - 12);
       ctx.fillStyle = textColorOn(colors[kind[buffer]]);
       ctx.save();
       ctx.translate(isUpright ? (from + to) / 2 : from + 6, isUpright ? lower - 6 : (upper + lower) / 2);
@@ -116,13 +114,27 @@ function drawLifetimes(content) {
     }
   }
 
-  function drawPeak(ctx, width, height) {
-    const at = x(content.peak_index + 0.5);
-    if (at < LEFT || at > width - RIGHT) return;
-    ctx.fillStyle = themeColor("--mark");
-    ctx.fillRect(Math.round(at) - 0.5, TOP, 1.5, height - BOTTOM - TOP);
-    const label = `peak ${bytes(live[content.peak_index] ?? 0)}, ${textAt(instructions[content.peak_index]) ?? ""}`;
-    drawLabel(ctx, label, at, 9, LEFT, width - RIGHT, themeColor("--mark"));
+  /** Draws a line at the peak, and a dashed one at the peak that follows it. */
+  function drawPeaks(ctx, width, height) {
+    const peaks = [["peak", content.peak_index, "--mark", 9], ["next peak", content.next_peak_index, "--soft", 9]];
+    let taken = null;
+    for (const [name, index, color, top] of peaks) {
+      const at = x(index + 0.5);
+      if (index === null || at < LEFT || at > width - RIGHT) continue;
+      ctx.strokeStyle = themeColor(color);
+      ctx.lineWidth = 1.5;
+      ctx.setLineDash(taken ? [4, 3] : []);
+      ctx.beginPath();
+      ctx.moveTo(at, TOP);
+      ctx.lineTo(at, height - BOTTOM);
+      ctx.stroke();
+      ctx.setLineDash([]);
+      // The second label takes the side that the first one leaves.
+      const [left, right] = !taken ? [LEFT, width - RIGHT] : at > taken[0] ? [taken[2] + 12, width - RIGHT] : [LEFT, taken[1] - 12];
+      const label = `${name} ${bytes(live[index] ?? 0)}, ${textAt(instructions[index]) ?? ""}`;
+      const [from, to] = drawLabel(ctx, label, at, top, left, right, themeColor(color));
+      taken = [at, from, to];
+    }
   }
 
   function drawInstructions(ctx, width, height) {

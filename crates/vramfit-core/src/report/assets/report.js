@@ -2,7 +2,7 @@
 // The page: each section by the renderer of its type, in the report's order.
 
 const RENDERERS = {
-  actions: (content) => makeElement("ul", { className: "points actions" }, ...content.actions.map(([text, command]) => makeElement("li", {}, ...withCode(textAt(text)), ...(textAt(command) ? [makeElement("pre", {}, textAt(command))] : [])))),
+  actions: (content) => drawActions(content.actions),
   list: (content) => makeElement("ul", { className: "points" }, ...content.points.map((point) => makeElement("li", {}, ...withCode(textAt(point))))),
   metrics: (content) => drawMetrics(content.metrics),
   table: (content) => drawTable(tableColumns(content), content.rows, textAt(content.note), textAt(content.title)),
@@ -29,20 +29,31 @@ function drawMetrics(metrics, isText = false) {
   return list;
 }
 
-function drawBar(bar) {
-  // Both are to scale: what exceeds the limit is hatched, behind a tick at the limit.
-  const scale = Math.max(bar.part, bar.whole, 1);
-  const fill = makeElement("div", { className: "fill" });
-  fill.style.width = `${Math.min(bar.part, bar.whole || bar.part) / scale * 100}%`;
-  const amount = `${bytes(bar.part)} of ${bytes(bar.whole)}`;
-  const track = makeElement("div", { className: "track", role: "img", ariaLabel: `${textAt(bar.label)} ${amount}` }, fill);
-  if (bar.part > bar.whole && bar.whole) {
-    const over = makeElement("div", { className: "excess" });
-    over.style.width = `${(bar.part - bar.whole) / scale * 100}%`;
-    track.append(over);
-  }
-  track.title = `${count(bar.part)} of ${count(bar.whole)} bytes`;
-  return makeElement("div", { className: bar.part > bar.whole ? "bar over" : bar.part ? "bar" : "bar none" }, makeElement("span", {}, textAt(bar.label)), track, makeElement("span", { className: "amount" }, amount));
+/** Draws a command in a box, with a button that copies it. */
+function drawCommand(command) {
+  const code = makeElement("pre", { tabIndex: 0 }, command);
+  const button = makeElement("button", { type: "button" }, "Copy");
+  button.addEventListener("click", async () => {
+    getSelection().selectAllChildren(code);
+    try {
+      await navigator.clipboard.writeText(command);
+    } catch {
+      // Not every browser gives a file the clipboard.
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+  });
+  return makeElement("div", { className: "command" }, code, button);
+}
+
+function drawActions(actions) {
+  return makeElement("ul", { className: "points actions" }, ...actions.map(([text, command]) => makeElement("li", {}, ...withCode(textAt(text)), ...(textAt(command) ? [drawCommand(textAt(command))] : []))));
+}
+
+function drawNextCommand([text, command]) {
+  const section = makeElement("section", { className: "untitled next" }, makeElement("p", {}, "Next: ", ...withCode(textAt(text))), drawCommand(textAt(command)));
+  section.dataset.type = "next";
+  return section;
 }
 
 function drawSections() {
@@ -56,6 +67,11 @@ function drawSections() {
     section.append(RENDERERS[content.type](content));
     main.append(section);
     shown.add(content.type);
+  }
+  if (data.next_command) {
+    const bar = main.querySelector("section[data-type=bars]");
+    if (bar) bar.after(drawNextCommand(data.next_command));
+    else main.prepend(drawNextCommand(data.next_command));
   }
   const help = document.getElementById("help");
   for (const part of help.querySelectorAll("[data-type]")) part.hidden = !shown.has(part.dataset.type);
@@ -91,7 +107,10 @@ function setUpTheme() {
   apply(current());
 }
 
-for (const sentence of document.querySelectorAll("h1, .cause")) sentence.replaceChildren(...withCode(sentence.textContent));
+for (const sentence of document.querySelectorAll("h1, .cause")) {
+  // An amount stays on one line.
+  sentence.replaceChildren(...withCode(sentence.textContent.replace(/ (?=[KMGTP]iB\b)/g, "\u00a0")));
+}
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 drawSections();
 setUpTheme();

@@ -5,6 +5,7 @@ const ROW_HEIGHT = 28; // as in report.css
 const MIN_ROWS_TO_SCROLL = 16;
 const MIN_ROWS_TO_SEARCH = 12;
 const MAX_PRINTED_ROWS = 60;
+const MAX_COLUMN_CHARACTERS = 48;
 
 /** Unpacks the columns of a table. */
 function tableColumns(content) {
@@ -95,7 +96,9 @@ function drawTable(columns, rows, note, label) {
     const cells = columns.map((column) => {
       const text = cellText(column, row);
       const value = column.values[row];
-      const cell = makeElement("td", {}, ...withCode(text));
+      // Only columns of a fixed width cut what is longer.
+      const shown = scrolls ? shortenName(text, (shorter) => shorter.length <= MAX_COLUMN_CHARACTERS) : text;
+      const cell = makeElement("td", {}, ...withCode(shown));
       if (column.isText) cell.className = "text";
       else if (column.format === "change" ? value === 0 : value <= 0) cell.className = "missing";
       if (column.isText) cell.title = text;
@@ -123,7 +126,7 @@ function columnWidths(columns, rows) {
     let longest = column.name.length + 2;
     for (let row = 0; row < rows; row += step) longest = Math.max(longest, cellText(column, row).length);
     const col = makeElement("col");
-    col.style.width = `calc(${Math.min(longest, 48)}ch + 26px)`;
+    col.style.width = `calc(${Math.min(longest, MAX_COLUMN_CHARACTERS)}ch + 26px)`;
     group.append(col);
   }
   return group;

@@ -50,6 +50,7 @@ function drawTimeline(content) {
   const at = unpack(content.positions);
   const series = content.series.map((one) => ({ label: textAt(one.label), bytes: unpack(one.bytes) }));
   const markerAt = unpack(content.marker_positions), markerLabel = unpack(content.marker_labels);
+  const steps = unpack(content.steps), stepAt = unpack(content.step_positions);
   const request = content.request;
   const requested = request ? request.in_use + request.bytes : 0;
   const highest = series.reduce((max, one) => one.bytes.reduce((a, b) => Math.max(a, b), max), Math.max(content.limit ?? 0, requested));
@@ -57,7 +58,7 @@ function drawTimeline(content) {
   const TOP = 42, BOTTOM = 22, LEFT = 76, RIGHT = 8;
   let cursor = -1;
 
-  const canvas = new LayeredCanvas(280, `Memory over the run, by ${content.unit}`, (ctx, width, height) => {
+  const canvas = new LayeredCanvas(280, `Memory over the run, by ${steps.length > 1 ? "step" : content.unit}`, (ctx, width, height) => {
     const [x, y] = scales(width, height);
     drawAxis(ctx, highest, y, LEFT, width - RIGHT);
     for (const [index, one] of series.entries()) {
@@ -71,12 +72,8 @@ function drawTimeline(content) {
     if (request) drawRequest(ctx, x, y, width);
     if (content.limit !== null) drawLimit(ctx, y, width);
     drawMarkers(ctx, x, y, width, height);
-    setFont(ctx, 12);
-    ctx.fillStyle = themeColor("--soft");
-    ctx.textAlign = "left";
-    ctx.fillText(`${count(first)}`, LEFT, height - 9);
-    ctx.textAlign = "right";
-    ctx.fillText(`${count(first + span)} ${content.unit}`, width - RIGHT, height - 9);
+    if (steps.length > 1) drawStepAxis(ctx, x, width, height);
+    else drawEventAxis(ctx, width, height);
   }, (ctx, width, height) => {
     if (cursor < 0) return;
     const [x, y] = scales(width, height);
@@ -94,6 +91,54 @@ function drawTimeline(content) {
       (value) => LEFT + (value - first) / span * (width - LEFT - RIGHT),
       (value) => height - BOTTOM - value / Math.max(1, highest) * (height - TOP - BOTTOM),
     ];
+  }
+
+  function drawEventAxis(ctx, width, height) {
+    setFont(ctx, 12);
+    ctx.fillStyle = themeColor("--soft");
+    ctx.textAlign = "left";
+    ctx.fillText(`${count(first)}`, LEFT, height - 9);
+    ctx.textAlign = "right";
+    ctx.fillText(`${count(first + span)} ${content.unit}`, width - RIGHT, height - 9);
+  }
+
+  /** Names steps of the training at the events with which they begin. */
+  function drawStepAxis(ctx, x, width, height) {
+    setFont(ctx, 12);
+    ctx.fillStyle = themeColor("--soft");
+    const last = steps[steps.length - 1];
+    let taken = LEFT - 8;
+    const draw = (position, name, from) => {
+      const wide = ctx.measureText(name).width;
+      if (from <= taken || from + wide > width - RIGHT) return;
+      if (position !== null) ctx.fillRect(Math.round(position), height - BOTTOM, 1, 4);
+      ctx.fillText(name, from, height - 8);
+      taken = from + wide + 8;
+    };
+    ctx.textAlign = "left";
+    const begin = x(stepAt[0]);
+    if (begin - LEFT > ctx.measureText("startup").width + 16) draw(null, "startup", LEFT);
+    draw(begin, `step ${count(steps[0])}`, begin);
+    for (const step of last > 1 ? axisValues(1, last, false) : []) {
+      if (!Number.isInteger(step) || step <= 1) continue;
+      const position = x(positionOf(step)), name = count(step);
+      draw(position, name, position - ctx.measureText(name).width / 2);
+    }
+  }
+
+  /** Returns where a step begins, between those that are known. */
+  function positionOf(step) {
+    const row = lastRowBefore(steps, step), next = Math.min(row + 1, steps.length - 1);
+    const part = next === row ? 0 : (step - steps[row]) / (steps[next] - steps[row]);
+    return stepAt[row] + part * (stepAt[next] - stepAt[row]);
+  }
+
+  /** Says in which step a position is. */
+  function stepName(position) {
+    if (steps.length < 2) return "";
+    if (position < stepAt[0]) return "startup";
+    const row = lastRowBefore(stepAt, position), next = steps[row + 1] ?? steps[row] + 1;
+    return next - steps[row] > 1 ? `steps ${count(steps[row])} to ${count(next - 1)}` : `step ${count(steps[row])}`;
   }
 
   function drawLimit(ctx, y, width) {
@@ -135,7 +180,8 @@ function drawTimeline(content) {
   function details(row) {
     const markers = [...markerAt.keys()].filter((marker) => markerAt[marker] === at[row]).map((marker) => textAt(markerLabel[marker]));
     const values = series.map((one) => `${one.label}: ${exactBytes(one.bytes[row])}`);
-    return describe(null, `${content.unit} ${count(at[row])}`, ...values, ...markers);
+    const name = `${content.unit} ${count(at[row])}`, step = stepName(at[row]);
+    return describe(null, step || name, ...(step ? [name] : []), ...values, ...markers);
   }
 
   function moveCursor(row) {

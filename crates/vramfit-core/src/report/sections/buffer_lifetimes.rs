@@ -1,6 +1,6 @@
 //! Every buffer in the temporary allocation of the critical program, over its instructions.
 
-use crate::analysis::RunSummary;
+use crate::analysis::{Cause, RunSummary};
 use crate::bytes::Bytes;
 use crate::program::ProgramMemory;
 use crate::program::memory::Buffer;
@@ -23,11 +23,17 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         Bytes(memory.temp_bytes),
         Bytes(memory.temp_bytes.saturating_sub(memory.padding_bytes)),
     );
-    let content = || Content::BufferLifetimes(lifetimes(program, memory));
+    let next_peak = Cause::of(summary).and_then(|cause| cause.next_peak);
+    let next_peak_index = next_peak.map(|peak| peak.at).filter(|at| *at != memory.peak_at);
+    let content = || Content::BufferLifetimes(lifetimes(program, memory, next_peak_index));
     (!memory.instructions.is_empty()).then(|| Section::detail(title, content()))
 }
 
-fn lifetimes(program: &str, memory: &ProgramMemory) -> BufferLifetimes {
+fn lifetimes(
+    program: &str,
+    memory: &ProgramMemory,
+    next_peak_index: Option<u32>,
+) -> BufferLifetimes {
     let last = memory.instructions.len().saturating_sub(1) as u32;
     // Everything outside the temporary allocation lives from beginning to end.
     let buffers = memory.buffers.iter().filter(|buffer| buffer.end <= last);
@@ -37,6 +43,7 @@ fn lifetimes(program: &str, memory: &ProgramMemory) -> BufferLifetimes {
         height_bytes: memory.temp_bytes,
         instructions: memory.instructions.clone(),
         peak_index: memory.peak_at,
+        next_peak_index,
         live_bytes: memory.live_bytes.clone(),
         buffers: buffers.map(|buffer| lifetime(memory, buffer, alignment)).collect(),
     }

@@ -40,7 +40,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     sentences
 }
 
-fn fragmentation(summary: &RunSummary) -> Option<String> {
+pub(super) fn fragmentation(summary: &RunSummary) -> Option<String> {
     let failure = summary.out_of_memory().filter(|it| it.fragmented())?;
     let largest = failure.pool.largest_free_block_bytes?;
     Some(format!(
@@ -61,14 +61,14 @@ fn unused_gpus(summary: &RunSummary) -> Option<String> {
 }
 
 /// Says that XLA has not kept the batch divided, where keeping it so was measured and helps.
-fn whole_batch(summary: &RunSummary) -> Option<String> {
+pub(super) fn whole_batch(summary: &RunSummary) -> Option<String> {
     let needed_bytes = summary.needed_bytes();
     let mut measured = summary.measured_edits.iter();
     measured.find(|edit| edit.kinds == ["constrain_batch"] && edit.helps(needed_bytes))?;
     Some(summary.program_memory.as_ref()?.whole_batch.as_ref()?.describe())
 }
 
-fn leak(leak: &LeakSummary) -> String {
+pub(super) fn leak(leak: &LeakSummary) -> String {
     format!(
         "possible memory leak: {} more in every step, from {}",
         Bytes(leak.bytes_per_step),
@@ -212,7 +212,7 @@ fn from_lines(lines: &[(String, u64)]) -> String {
 }
 
 /// Names the arguments that outputs replace, where most of the bytes of the outputs are theirs.
-fn undonated(summary: &RunSummary) -> Option<String> {
+pub(super) fn undonated(summary: &RunSummary) -> Option<String> {
     let attribution = summary.attribution.as_ref()?;
     let program = summary.program_memory.as_ref()?;
     let memory = &program.memory;

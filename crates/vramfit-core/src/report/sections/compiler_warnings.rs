@@ -121,7 +121,7 @@ mod tests {
             name: name.to_owned(),
             sizes: ProgramSizes { output_bytes, ..ProgramSizes::default() },
             calls: 1,
-            first_call_event: None,
+            call_events: Vec::new(),
             compilations: 1,
             loaded: 0,
             devices: 1,

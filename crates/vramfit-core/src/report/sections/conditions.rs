@@ -28,17 +28,54 @@ pub(in crate::report) fn qualify(
     conditions: &[Condition],
     each: &str,
 ) -> String {
-    let of = |bearing| {
-        let conditions = conditions.iter().filter(move |it| it.bearing() == bearing);
-        conditions.map(|condition| phrase(condition, each))
-    };
-    let assumed: Vec<String> = of(Bearing::Assumed).collect();
-    let assumed = match assumed.join(" and if ") {
+    let assumed = match assumptions(conditions).join(" and if ") {
         none if none.is_empty() => none,
         assumed => format!(", if {assumed}"),
     };
-    let excluded: String = of(Bearing::Excluded).map(|it| format!("; {it}")).collect();
+    let excluded: String =
+        exclusions(conditions, each).iter().map(|it| format!("; {it}")).collect();
     format!("{answer}{assumed}: {rest}{excluded}")
+}
+
+/// Returns what an answer assumes, in a clause each.
+pub(super) fn assumptions(conditions: &[Condition]) -> Vec<String> {
+    let conditions = conditions.iter().filter(|it| it.bearing() == Bearing::Assumed);
+    conditions.map(|condition| phrase(condition, "")).collect()
+}
+
+/// Returns what an answer says nothing about, in a clause each.
+pub(super) fn exclusions(conditions: &[Condition], each: &str) -> Vec<String> {
+    let conditions = conditions.iter().filter(|it| it.bearing() == Bearing::Excluded);
+    conditions.map(|condition| phrase(condition, each)).collect()
+}
+
+/// Describes in at most ten words a condition that leaves the answer open.
+pub(super) fn short_clause(condition: &Condition) -> String {
+    match condition {
+        Condition::ProcessFailed { error: Some(error), .. } => {
+            format!("the program failed by itself with {}", error.name)
+        }
+        Condition::ProcessFailed { exit: Some(exit), .. } => {
+            format!("the program {}", describe_exit(*exit))
+        }
+        Condition::ProcessFailed { .. } => "the program failed by itself".to_owned(),
+        Condition::TraceEndsEarly { until: Some(event), .. } => {
+            format!("this report ends with event {event}, as requested")
+        }
+        Condition::TraceEndsEarly { .. } => "the trace ends before the program did".to_owned(),
+        Condition::HostsDiffer(_) => "hosts execute different programs".to_owned(),
+        Condition::PlaceholderDecides { .. } => {
+            "a value that was not computed decided what ran".to_owned()
+        }
+        Condition::RanOnCpu { program, .. } if program.backward => {
+            "the training step ran on the CPU".to_owned()
+        }
+        Condition::RanOnCpu { .. } => "what needs most memory ran on the CPU".to_owned(),
+        Condition::OutsidePool { .. } => {
+            "constants and code may find no room outside the pool".to_owned()
+        }
+        other => clause(other),
+    }
 }
 
 /// Describes a condition as a headline has it: without what is told below.

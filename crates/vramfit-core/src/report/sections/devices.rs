@@ -27,6 +27,11 @@ pub(super) fn unused(summary: &RunSummary) -> Option<String> {
     }
 }
 
+/// Returns how many GPUs have nothing, if any.
+pub(super) fn unused_count(summary: &RunSummary) -> Option<usize> {
+    unused(summary).map(|_| unused_devices(&summary.devices).count())
+}
+
 fn unused_devices(devices: &[DeviceSummary]) -> impl Iterator<Item = u32> + '_ {
     let fullest = devices.iter().map(|device| device.peak_bytes).max().unwrap_or(0);
     let is_unused = move |device: &&DeviceSummary| {

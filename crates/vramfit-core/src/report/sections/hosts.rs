@@ -20,14 +20,22 @@ pub(super) fn on_host(summary: &RunSummary) -> String {
 /// One row for each host that was run.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let hosts = summary.hosts.as_ref()?;
-    let rows = hosts.runs.iter().map(|host| {
-        vec![
-            Value::Text(host.host.to_string()),
+    let cells = |host: &HostSummary| {
+        [
             Value::Text(represented(host)),
             Value::Bytes(host.peak_bytes),
             Value::Text(fits_phrase(host.fits).to_owned()),
             Value::Text(difference(host)),
         ]
+    };
+    // Neighbors that are alike, and stand for no others, are one row.
+    let alike = hosts.runs.chunk_by(|one, other| {
+        one.represents.is_empty() && other.represents.is_empty() && cells(one) == cells(other)
+    });
+    let rows = alike.map(|alike| {
+        let numbers: Vec<u32> = alike.iter().map(|host| host.host).collect();
+        let number = Value::Text(number_ranges(&numbers));
+        [&[number][..], &cells(&alike[0])[..]].concat()
     });
     let columns = ["host", "represents", "peak", "result", "largest difference"];
     let table = Table::new(&columns, rows.collect(), note(hosts));

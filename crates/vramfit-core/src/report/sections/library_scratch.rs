@@ -29,11 +29,23 @@ pub(super) fn metric(summary: &RunSummary, device: &DeviceSummary) -> Option<Met
     Some(Metric::new("library scratch", value, note))
 }
 
-/// One point for each routine that matters.
+/// Returns by how much the peak is higher if every routine uses as much as it may.
+pub(in crate::report) fn uncertain_bytes(summary: &RunSummary, device: &DeviceSummary) -> u64 {
+    // After a refusal it is not known what the program would have gone on to.
+    let scratch = summary.scratch.as_ref().filter(|_| !summary.is_refused());
+    let peaks = scratch.map(|scratch| &scratch.peak_bytes);
+    let highest = peaks.and_then(|peaks| peaks.get(device.device as usize));
+    highest.map_or(0, |highest| highest.saturating_sub(device.peak_bytes))
+}
+
+/// One point for each routine that matters; neighbors with the same need are one.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let needs = significant_needs(summary.scratch.as_ref()?, capacity_bytes(summary));
-    let mut points: Vec<_> = needs.iter().copied().take(MAX_SHOWN).map(point).collect();
-    points.extend(more_in_json(needs.len().saturating_sub(MAX_SHOWN)));
+    let alike: Vec<_> =
+        needs.chunk_by(|one, other| need_phrase(one) == need_phrase(other)).collect();
+    let mut points: Vec<_> = alike.iter().copied().take(MAX_SHOWN).map(point).collect();
+    let shown: usize = alike.iter().take(MAX_SHOWN).map(|needs| needs.len()).sum();
+    points.extend(more_in_json(needs.len() - shown));
     let title = "scratch memory of library routines, outside XLA's buffer assignment";
     Section::list(title, points)
 }
@@ -93,7 +105,20 @@ fn significant_needs(scratch: &ScratchSummary, capacity_bytes: u64) -> Vec<&Scra
     significant.map(|(_, need)| need).collect()
 }
 
-fn point(need: &ScratchNeedSummary) -> String {
+fn point(alike: &[&ScratchNeedSummary]) -> String {
+    let names = alike.iter().take(MAX_SHOWN).map(|need| name(need) + &location(need));
+    let (names, need) = (names.collect::<Vec<_>>(), need_phrase(alike[0]));
+    match alike.len() {
+        1 => format!("{}: {need}", names[0]),
+        count if count > MAX_SHOWN => {
+            format!("{count} routines, each {need}: {} and others", names.join("; "))
+        }
+        count => format!("{count} routines, each {need}: {}", names.join("; ")),
+    }
+}
+
+/// Says how much a routine needs, when, and how that is known.
+fn need_phrase(need: &ScratchNeedSummary) -> String {
     let when = match need.phase {
         ScratchPhase::Execution => "during execution",
         ScratchPhase::Plan => "as part of the temporaries when compiled on a GPU",
@@ -106,8 +131,7 @@ fn point(need: &ScratchNeedSummary) -> String {
         EstimateSource::Estimated => "estimated; no measurements are published",
         EstimateSource::Unknown => "no upper bound is known",
     };
-    let (name, location, amount) = (name(need), location(need), amount(need));
-    format!("{name}{location}: {amount} {when} ({source})")
+    format!("{} {when} ({source})", amount(need))
 }
 
 /// Returns the library with the routine, such as `cuFFT rfft f64[10,100000000]`.

@@ -1,6 +1,6 @@
 //! The metrics of the critical device, and what is needed to reproduce the run.
 
-use super::{failure, library_scratch, processes, step_time};
+use super::{failure, library_scratch, owners, processes, step_time};
 use crate::allocator::AllocatorKind;
 use crate::analysis::facts::autotune_range;
 use crate::analysis::{DeviceSummary, Evidence, RunSummary};
@@ -12,13 +12,16 @@ use crate::trace::Header;
 /// The peak as a part of what was available.
 pub(in crate::report) fn usage(summary: &RunSummary) -> Option<Section> {
     let device = summary.critical_device()?;
+    let part_bytes = summary.needed_bytes();
     let bar = Bar {
         label: match summary.header.devices {
             0 | 1 => String::new(),
             _ => format!("GPU {}", summary.header.gpu_of(device.device)),
         },
-        part_bytes: summary.needed_bytes(),
+        part_bytes,
         whole_bytes: device.capacity_bytes,
+        owners: owners::bytes_of_kinds(summary, part_bytes),
+        uncertain_bytes: library_scratch::uncertain_bytes(summary, device),
     };
     Some(Section::new("", Content::Bars(vec![bar])))
 }

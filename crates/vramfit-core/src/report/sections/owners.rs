@@ -5,23 +5,49 @@ use std::collections::BTreeMap;
 
 use crate::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
 use crate::report::phrases::{file_name, gpu_suffix};
-use crate::report::{Content, Section, Table, Value};
-use crate::report::{Node, Tree};
+use crate::report::{Content, Node, OwnerBytes, Section, Table, Tree, Value};
 
 /// Nodes that are smaller than one in this many of the whole are merged.
 const MIN_SHOWN_FRACTION: u64 = 4000;
 
-/// One row for each kind of owner.
-pub(in crate::report) fn by_kind(summary: &RunSummary) -> Option<Section> {
-    let attribution = summary.attribution.as_ref()?;
+/// Returns the kinds of owners, those with most bytes first, each with its largest entry.
+fn kinds(attribution: &Attribution) -> Vec<(EntryKind, u64, &AttributionEntry)> {
     let mut kinds: BTreeMap<EntryKind, (u64, &AttributionEntry)> = BTreeMap::new();
     for entry in &attribution.parts {
         // The largest comes first.
         kinds.entry(entry.kind).or_insert((0, entry)).0 += entry.bytes;
     }
-    let mut kinds: Vec<_> = kinds.into_iter().collect();
-    kinds.sort_by_key(|(kind, (bytes, _))| (Reverse(*bytes), *kind));
-    let rows = kinds.into_iter().map(|(kind, (bytes, largest))| {
+    let kinds = kinds.into_iter().map(|(kind, (bytes, largest))| (kind, bytes, largest));
+    let mut kinds: Vec<_> = kinds.collect();
+    kinds.sort_by_key(|(kind, bytes, _)| (Reverse(*bytes), *kind));
+    kinds
+}
+
+/// Returns the owners of what a run needs, which add up to `needed_bytes`: what nobody is known to own is of kind
+/// `unknown`. Empty without any attribution.
+pub(in crate::report) fn bytes_of_kinds(
+    summary: &RunSummary,
+    needed_bytes: u64,
+) -> Vec<OwnerBytes> {
+    let Some(attribution) = &summary.attribution else {
+        return Vec::new();
+    };
+    let mut left = needed_bytes;
+    let mut owners: Vec<OwnerBytes> = Vec::new();
+    for (kind, bytes, _) in kinds(attribution) {
+        let bytes = bytes.min(left);
+        left -= bytes;
+        owners.push((kind.id(), kind.label(), bytes));
+    }
+    owners.push(("unknown", "not attributed", left));
+    owners.retain(|(_, _, bytes)| *bytes > 0);
+    owners
+}
+
+/// One row for each kind of owner.
+pub(in crate::report) fn by_kind(summary: &RunSummary) -> Option<Section> {
+    let attribution = summary.attribution.as_ref()?;
+    let rows = kinds(attribution).into_iter().map(|(kind, bytes, largest)| {
         vec![
             Value::Text(kind.label().to_owned()),
             Value::Bytes(bytes),
@@ -176,7 +202,8 @@ impl OwnerNode {
         }
         if small_count > 0 {
             let label = format!("{small_count} smaller");
-            tree.nodes.push(new_node(Some(index), label, small_bytes));
+            let kind = if kind.is_empty() { "several owners" } else { kind };
+            tree.nodes.push(Node { kind, ..new_node(Some(index), label, small_bytes) });
         }
         // What ends here, where something else has a longer path.
         if children_bytes > 0 && children_bytes < node.bytes {

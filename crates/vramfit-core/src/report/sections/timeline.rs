@@ -30,6 +30,7 @@ fn timeline(summary: &RunSummary, device: &DeviceSummary) -> Timeline {
         unit: "events",
         positions: points.iter().map(|point| point.event).collect(),
         series: series.into_iter().flatten().collect(),
+        steps: summary.step().map_or_else(Vec::new, |step| step.call_events.clone()),
         markers: markers(summary, device),
         limit_bytes: device.limit(),
         failed_request: failure(summary, device).map(|failure| FailedRequest {
@@ -49,8 +50,9 @@ fn failure<'a>(summary: &'a RunSummary, device: &DeviceSummary) -> Option<&'a Al
 fn markers(summary: &RunSummary, device: &DeviceSummary) -> Vec<Marker> {
     let mut markers = Vec::new();
     let mut mark = |position: u64, label: String| markers.push(Marker { position, label });
-    if let Some((step, event)) = summary.step().and_then(|s| Some((s, s.first_call_event?))) {
-        mark(event, format!("end of startup: first call of `{}`", step.name));
+    if let Some((step, (_, event))) = summary.step().and_then(|s| Some((s, s.call_events.first()?)))
+    {
+        mark(*event, format!("end of startup: first call of `{}`", step.name));
     }
     let failure = failure(summary, device);
     if let Some(peak) = &device.peak {

@@ -3,10 +3,10 @@
 use serde_json::{Value as Json, json};
 
 use super::packing::{StringPool, pack};
-use super::palette::colors;
+use super::palette::color;
 use crate::report::{
-    AddressMap, Bar, BufferLifetimes, Content, Curves, Metric, Report, Share, Stack, Table,
-    Timeline, Tradeoff, Tree, Value,
+    Action, AddressMap, Bar, BufferLifetimes, Content, Curves, Metric, OwnerBytes, Report, Share,
+    Stack, Table, Timeline, Tradeoff, Tree, Value,
 };
 
 /// Returns the data of a report, not yet escaped.
@@ -22,13 +22,16 @@ pub(super) fn encode(report: &Report) -> Json {
         })
         .collect();
     let metadata = encoder.metrics(&report.metadata);
-    let kinds = encoder.kinds.iter().zip(colors(&encoder.kinds));
-    let kinds: Vec<Json> = kinds
-        .map(|(name, color)| json!({"name": name.replace('_', " "), "light": color.light, "dark": color.dark}))
-        .collect();
+    let next_command = report.next_command.as_ref().map(|action| encoder.action(action));
+    let kinds = encoder.kinds.iter().map(|kind| {
+        let color = color(kind);
+        json!({"name": kind.replace('_', " "), "light": color.light, "dark": color.dark})
+    });
+    let kinds: Vec<Json> = kinds.collect();
     json!({
         "sections": sections,
         "metadata": metadata,
+        "next_command": next_command,
         "kinds": kinds,
         "strings": encoder.strings.into_json(),
     })
@@ -48,10 +51,8 @@ impl Encoder {
                 json!({"type": "list", "points": points})
             }
             Content::Actions(actions) => {
-                let actions = actions.iter().map(|action| {
-                    json!([self.strings.intern(&action.text), self.strings.intern(&action.command)])
-                });
-                json!({"type": "actions", "actions": actions.collect::<Vec<_>>()})
+                let actions: Vec<Json> = actions.iter().map(|it| self.action(it)).collect();
+                json!({"type": "actions", "actions": actions})
             }
             Content::Metrics(metrics) => {
                 json!({"type": "metrics", "metrics": self.metrics(metrics)})
@@ -67,6 +68,10 @@ impl Encoder {
             Content::Tradeoff(tradeoff) => self.tradeoff(tradeoff),
             Content::Stacks(stacks) => self.stacks(stacks),
         }
+    }
+
+    fn action(&mut self, action: &Action) -> Json {
+        json!([self.strings.intern(&action.text), self.strings.intern(&action.command)])
     }
 
     fn text_column<'a>(&mut self, texts: impl Iterator<Item = &'a str>) -> Json {
@@ -104,9 +109,19 @@ impl Encoder {
                 "label": self.strings.intern(&bar.label),
                 "part": bar.part_bytes,
                 "whole": bar.whole_bytes,
+                "owners": self.owners(&bar.owners),
+                "uncertain": bar.uncertain_bytes,
             })
         };
         bars.iter().map(encode).collect()
+    }
+
+    fn owners(&mut self, owners: &[OwnerBytes]) -> Json {
+        json!({
+            "kind": self.kind_column(owners.iter().map(|(kind, _, _)| *kind)),
+            "name": self.text_column(owners.iter().map(|(_, name, _)| *name)),
+            "bytes": pack(owners.iter().map(|(_, _, bytes)| *bytes)),
+        })
     }
 
     fn table(&mut self, table: &Table) -> Json {
@@ -188,6 +203,8 @@ impl Encoder {
             "unit": timeline.unit,
             "positions": pack(timeline.positions.iter().copied()),
             "series": series,
+            "steps": pack(timeline.steps.iter().map(|(step, _)| *step)),
+            "step_positions": pack(timeline.steps.iter().map(|(_, position)| *position)),
             "marker_positions": pack(markers.iter().map(|marker| marker.position)),
             "marker_labels": self.text_column(markers.iter().map(|marker| &marker.label[..])),
             "limit": timeline.limit_bytes,
@@ -209,6 +226,7 @@ impl Encoder {
             "height": lifetimes.height_bytes,
             "instructions": self.text_column(instructions.map(String::as_str)),
             "peak_index": lifetimes.peak_index,
+            "next_peak_index": lifetimes.next_peak_index,
             "live": pack(lifetimes.live_bytes.iter().copied()),
             "label": self.text_column(buffers.iter().map(|buffer| &buffer.label[..])),
             "kind": self.kind_column(buffers.iter().map(|buffer| buffer.kind)),
@@ -273,12 +291,9 @@ impl Encoder {
 
     fn stacks(&mut self, stacks: &[Stack]) -> Json {
         let encoded = stacks.iter().map(|stack| {
-            json!({
-                "label": self.strings.intern(&stack.label),
-                "kind": self.kind_column(stack.parts.iter().map(|(kind, _, _)| *kind)),
-                "name": self.text_column(stack.parts.iter().map(|(_, name, _)| *name)),
-                "bytes": pack(stack.parts.iter().map(|(_, _, bytes)| *bytes)),
-            })
+            let mut encoded = self.owners(&stack.parts);
+            encoded["label"] = self.strings.intern(&stack.label).into();
+            encoded
         });
         let encoded: Vec<Json> = encoded.collect();
         json!({"type": "stacks", "stacks": encoded})

@@ -22,6 +22,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../assets/data.js"),
     include_str!("../../assets/format.js"),
     include_str!("../../assets/canvas.js"),
+    include_str!("../../assets/bar.js"),
     include_str!("../../assets/table.js"),
     include_str!("../../assets/icicle.js"),
     include_str!("../../assets/timeline.js"),
@@ -40,6 +41,7 @@ pub(in crate::report) fn render(report: &Report) -> String {
         sha256(SCRIPT),
         sha256(STYLE)
     );
+    let headline = report.short_headline();
     let data = data_block(&data::encode(report).to_string());
     let outcome = match report.outcome {
         Outcome::Success => "success",
@@ -57,9 +59,11 @@ pub(in crate::report) fn render(report: &Report) -> String {
             "style" => page.push_str(STYLE),
             "script" => page.push_str(SCRIPT),
             "outcome" => page.push_str(outcome),
-            "headline" => page.push_str(&markup(&report.headline)),
+            "headline" => page.push_str(&markup(&headline.text)),
             "cause" => {
-                for sentence in &report.cause {
+                let told = headline.told.as_ref();
+                let cause = report.cause.iter().filter(|sentence| Some(*sentence) != told);
+                for sentence in headline.below.iter().chain(cause) {
                     page.push_str(&format!("<p class=\"cause\">{}</p>\n", markup(sentence)));
                 }
             }

@@ -1,4 +1,4 @@
-//! The colors of kinds: the same kind has the same color in every chart.
+//! The colors of kinds: a kind has the same color in every chart of every report.
 //!
 //! The hues can be distinguished with the common forms of color blindness, and each has a lighter
 //! variant for the dark theme. Charts always name what they color, too.
@@ -10,83 +10,94 @@ pub(super) struct Color {
     pub(super) dark: &'static str,
 }
 
-const fn color(light: &'static str, dark: &'static str) -> Color {
+const fn new(light: &'static str, dark: &'static str) -> Color {
     Color { light, dark }
 }
 
-const FREE: Color = color("#e7ebef", "#262c33");
-const UNKNOWN: Color = color("#9aa3ad", "#77818c");
+const BLUE: Color = new("#2f6db3", "#6aa5e6");
+const ORANGE: Color = new("#dd7a1e", "#f0a256");
+const TEAL: Color = new("#16907f", "#45c0ac");
+const PURPLE: Color = new("#a8478f", "#d583c0");
+const OCHRE: Color = new("#c2a012", "#e3c644");
+const SLATE: Color = new("#5f6f86", "#a3b3c9");
+const SKY: Color = new("#55a6d3", "#93d0f2");
+const OLIVE: Color = new("#6b8f2c", "#a6cb60");
+const VIOLET: Color = new("#6a57b4", "#a08fe4");
+const BROWN: Color = new("#8b7966", "#b9a894");
+const RED: Color = new("#c0504d", "#ef8f8a");
+const PEACH: Color = new("#d9a07c", "#f1c3a4");
+const MAUVE: Color = new("#b79ad6", "#cdb8ea");
+const FREE: Color = new("#e7ebef", "#262c33");
+const GRAY: Color = new("#9aa3ad", "#77818c");
+const DARK_GRAY: Color = new("#6f767e", "#949ca5");
 
-/// Hues in the order in which they are assigned.
-const HUES: [Color; 10] = [
-    color("#2f6db3", "#6aa5e6"), // blue
-    color("#dd7a1e", "#f0a256"), // orange
-    color("#16907f", "#45c0ac"), // teal
-    color("#a8478f", "#d583c0"), // purple
-    color("#c2a012", "#e3c644"), // ochre
-    color("#5f6f86", "#a3b3c9"), // slate
-    color("#55a6d3", "#93d0f2"), // sky
-    color("#6b8f2c", "#a6cb60"), // olive
-    color("#6a57b4", "#a08fe4"), // violet
-    color("#8b7966", "#b9a894"), // brown
+/// The color of each kind: owners of memory, and what the pool is requested for.
+const COLORS: [(&str, Color); 23] = [
+    ("free", FREE),
+    ("parameters", BLUE),
+    ("optimizer_state", ORANGE),
+    ("activations", TEAL),
+    ("gradients", PURPLE),
+    ("batch", OCHRE),
+    ("upload", OCHRE),
+    ("temporaries", SLATE),
+    ("outputs", SKY),
+    ("output", SKY),
+    ("output table", OLIVE),
+    ("constants", VIOLET),
+    ("library_scratch", BROWN),
+    ("library scratch", BROWN),
+    ("other_arrays", RED),
+    ("arrays", PEACH),
+    ("other_state", MAUVE),
+    ("copy", MAUVE),
+    ("padding", DARK_GRAY),
+    ("rounding", GRAY),
+    ("several owners", GRAY),
+    ("unknown", GRAY),
+    ("", GRAY),
 ];
 
-/// Kinds with a fixed hue, by their prefix.
-const FIXED_HUES: [(&str, usize); 17] = [
-    ("param", 0),
-    ("optim", 1),
-    ("activ", 2),
-    ("residual", 2),
-    ("gradient", 3),
-    ("input", 4),
-    ("upload", 4),
-    ("argument", 4),
-    ("batch", 4),
-    ("temp", 5),
-    ("output table", 7),
-    ("output", 6),
-    ("collective", 7),
-    ("constant", 8),
-    ("workspace", 9),
-    ("library", 9),
-    ("code", 9),
-];
-
-/// Returns the color of each kind. Those without a fixed hue take the unused ones, in their order.
-pub(super) fn colors(kinds: &[&str]) -> Vec<Color> {
-    let fixed = |kind: &str| FIXED_HUES.iter().find(|(start, _)| kind.starts_with(start));
-    let used: Vec<usize> =
-        kinds.iter().filter_map(|kind| fixed(kind)).map(|(_, hue)| *hue).collect();
-    let mut unused = (0..HUES.len()).filter(|hue| !used.contains(hue));
-    let color = |kind: &&str| match *kind {
-        "free" => FREE,
-        "" | "unknown" | "other" => UNKNOWN,
-        kind => match fixed(kind) {
-            Some((_, hue)) => HUES[*hue],
-            None => unused.next().map_or(UNKNOWN, |hue| HUES[hue]),
-        },
-    };
-    kinds.iter().map(color).collect()
+/// Returns the color of a kind; gray for one that is not known.
+pub(super) fn color(kind: &str) -> Color {
+    let known = COLORS.iter().find(|(name, _)| *name == kind);
+    known.map_or(GRAY, |(_, color)| *color)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::EntryKind;
+    use crate::program::memory::Owner;
+    use crate::trace::Purpose;
 
     #[test]
-    fn a_kind_keeps_its_color_and_unknown_kinds_take_unused_ones() {
-        let found = colors(&["parameters", "free", "dark matter", "optimizer state"]);
-        assert_eq!(found[0], HUES[0]);
-        assert_eq!(found[1], FREE);
-        assert_eq!(found[3], HUES[1]);
-        assert!(!found[..2].contains(&found[2]) && found[2] != found[3]);
-        assert_eq!(colors(&["optimizer state", "parameters"])[1], HUES[0]);
+    fn every_owner_and_purpose_has_a_color_of_its_own() {
+        let owners = Owner::ALL.iter().map(|owner| EntryKind::Program(*owner));
+        let others =
+            [EntryKind::Arrays, EntryKind::OtherArrays, EntryKind::Scratch, EntryKind::Rounding];
+        let kinds: Vec<&str> = owners.chain(others).map(EntryKind::id).collect();
+        let purposes: Vec<&str> = Purpose::ALL.iter().map(|purpose| purpose.label()).collect();
+        for names in [kinds, purposes] {
+            for (at, name) in names.iter().enumerate() {
+                assert!(COLORS.iter().any(|(known, _)| known == name), "{name} has no color");
+                for other in &names[..at] {
+                    assert_ne!(color(name), color(other), "{name} and {other}");
+                }
+            }
+        }
     }
 
     #[test]
-    fn more_unknown_kinds_than_hues_are_gray() {
-        let names: Vec<String> = (0..20).map(|n| format!("kind {n}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert_eq!(colors(&names)[19], UNKNOWN);
+    fn owners_have_the_same_colors_in_every_report() {
+        let shown = |kind: &str| color(kind).light;
+        assert_eq!(shown("parameters"), "#2f6db3");
+        assert_eq!(shown("optimizer_state"), "#dd7a1e");
+        assert_eq!(shown("activations"), "#16907f");
+        assert_eq!(shown("gradients"), "#a8478f");
+        assert_eq!(shown("temporaries"), "#5f6f86");
+        assert_eq!(shown("other_arrays"), "#c0504d");
+        // What a library calls its own is gray.
+        assert_eq!(color("dark matter"), GRAY);
     }
 }

@@ -230,7 +230,7 @@ mod tests {
     fn a_bar_shows_something_and_never_all_too_early() {
         let bar = |part_bytes, whole_bytes| {
             let label = String::new();
-            render_bar(&Bar { label, part_bytes, whole_bytes }, 30)
+            render_bar(&Bar { label, part_bytes, whole_bytes, ..Bar::default() }, 30)
         };
         assert_eq!(bar(0, 1000), "[.............]  0 B of 1000 B");
         assert!(bar(1, 1000).starts_with("[#."));
