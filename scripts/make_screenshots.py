@@ -22,7 +22,7 @@ IMAGES = ROOT / "docs" / "images"
 # The README shows the rest as text.
 CROP = """
 for (const section of document.querySelectorAll("#sections > section, #help, footer"))
-  if (!["bars", "tree", "lifetimes"].includes(section.dataset.type)) section.remove();
+  if (!["bars", "next", "tree", "lifetimes"].includes(section.dataset.type)) section.remove();
 """
 TERMINAL = """<!doctype html><meta charset="utf-8"><style>
 body { margin: 0; background: #14171c }

@@ -86,7 +86,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path, write_script):
     why = f"the program failed with an error of its own after call 1 of `{last}`"
     assert condition["text"] == f"{why} (ValueError at {program.name}:3 (<module>): no data)"
     html = page.read_text()
-    assert '<h1 class="headline unknown">unknown: ' in html
+    assert '<h1 class="headline unknown">cannot tell: ' in html
     assert "to spare" not in html
 
     # The trace holds it, too: whoever reads it gets the same answer.
