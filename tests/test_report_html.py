@@ -147,6 +147,10 @@ def test_the_number_of_a_line_is_never_cut(small, name, line):
 
 
 def test_other_names_lose_their_middle(small):
+    made = json.dumps("output of jit_where, /home/me/infer.py:46 (run)")
+    assert small.run(f"shortenName({made}, text => text.length <= 40)") == (
+        "output of jit_where, infer.py:46 (run)"
+    )
     name = json.dumps("optimizer.opt_state.mu.blocks.down.kernel")
     assert small.run(f"shortenName({name}, text => text.length <= 12)") == "optimi…ernel"
     assert small.run(f"shortenName({name}, text => text.length <= 3)") == ""

@@ -56,7 +56,7 @@ function textWidth(text, size) {
 function shortenName(text, fits) {
   if (fits(text)) return text;
   const [, path, line = "", scope = ""] = /^(.*?)(:\d+)?( \(.*\))?$/s.exec(text);
-  const file = line ? path.slice(path.lastIndexOf("/") + 1) : path;
+  const file = line ? path.replace(/(^|\s)\S*\/(?=[^/]*$)/, "$1") : path;
   for (const shorter of line ? [file + line + scope, file + line] : []) if (fits(shorter)) return shorter;
   const name = line ? file : text;
   const shortened = (kept) => `${name.slice(0, Math.ceil(kept / 2))}…${name.slice(name.length - Math.floor(kept / 2))}${line}`;

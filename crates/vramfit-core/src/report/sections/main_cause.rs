@@ -79,7 +79,8 @@ pub(super) fn main_cause(summary: &RunSummary) -> Option<MainCause> {
 fn group(group: &CauseGroup, summary: &RunSummary) -> String {
     let more = match group.lines.len() {
         0 | 1 => String::new(),
-        lines => format!(" and {} more", lines - 1),
+        2 => " and 1 more line".to_owned(),
+        lines => format!(" and {} more lines", lines - 1),
     };
     let line = group.lines.first().map(|(line, _)| short_line(line));
     let from = line.map_or_else(String::new, |line| format!(" from {line}{more}"));
