@@ -132,6 +132,7 @@ def test_the_next_command_is_copied_as_it_is(small):
         ("/home/me/train_gpt.py:68 (GPT.__call__)", ":68"),
         ("params / layer / model.py:1234 (f (g))", ":1234"),
         ("<ipython-input-3-0123456789ab>:7", ":7"),
+        ("train_gpt.py:67 (GPT.__call__) / dot_general f32[16384,50304]", ":67"),
     ],
 )
 def test_the_number_of_a_line_is_never_cut(small, name, line):

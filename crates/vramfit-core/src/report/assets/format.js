@@ -50,14 +50,15 @@ function textWidth(text, size) {
 }
 
 /**
- * Shortens a name until it fits: a line of a program loses its directories and its function first, then any name loses
- * its middle. The number of a line is never cut. Returns an empty text if nothing of use fits.
+ * Shortens a name until it fits: a line of a program loses its directories and what follows it first, then any name
+ * loses its middle. The number of a line is never cut. Returns an empty text if nothing of use fits.
  */
 function shortenName(text, fits) {
   if (fits(text)) return text;
-  const [, path, line = "", scope = ""] = /^(.*?)(:\d+)?( \(.*\))?$/s.exec(text);
-  const file = line ? path.replace(/(^|\s)\S*\/(?=[^/]*$)/, "$1") : path;
-  for (const shorter of line ? [file + line + scope, file + line] : []) if (fits(shorter)) return shorter;
+  const [, path, line, rest] = /^(.*?)(:\d+)( .*)?$/s.exec(text) ?? [text, text, "", ""];
+  const scope = /^ \([^/]*\)/.exec(rest ?? "")?.[0] ?? "";
+  const file = line ? path.replace(/(^|\s)\S*\/(?=[^/\s]*$)/, "$1") : path;
+  for (const shorter of line ? [file + line + (rest ?? ""), file + line + scope, file + line] : []) if (fits(shorter)) return shorter;
   const name = line ? file : text;
   const shortened = (kept) => `${name.slice(0, Math.ceil(kept / 2))}…${name.slice(name.length - Math.floor(kept / 2))}${line}`;
   const least = line ? 0 : 3;
