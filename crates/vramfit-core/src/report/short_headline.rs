@@ -20,15 +20,12 @@ impl ShortHeadline {
         if count_words(text) <= MAX_WORDS {
             return ShortHeadline { text: text.to_owned(), ..ShortHeadline::default() };
         }
-        let clauses = text.split_inclusive("; ");
-        let (mut shown, mut rest) = (String::new(), String::new());
-        for clause in clauses {
-            let fits = rest.is_empty() && count_words(&shown) + count_words(clause) <= MAX_WORDS;
-            if fits { &mut shown } else { &mut rest }.push_str(clause);
-        }
-        if !shown.is_empty() {
-            let shown = shown.trim_end_matches("; ").to_owned();
-            return ShortHeadline { text: shown, below: vec![rest], told: None };
+        // What follows the first clause may be one sentence, so it stays together.
+        if let Some((first, rest)) = text.split_once("; ")
+            && count_words(first) <= MAX_WORDS
+        {
+            let (text, below) = (first.to_owned(), vec![rest.to_owned()]);
+            return ShortHeadline { text, below, told: None };
         }
         let words: Vec<&str> = text.split_whitespace().take(MAX_WORDS - 1).collect();
         let end = words.iter().rposition(|word| word.ends_with(',')).unwrap_or(words.len() - 1);
