@@ -33,6 +33,14 @@ impl GpuSelection {
         };
         GpuSelection { gpu, name, count }
     }
+
+    /// Returns model and number as they are shown, `NAME` or `NAMExN`.
+    pub fn label(&self) -> String {
+        match self.count {
+            1 => self.gpu.name.clone(),
+            count => format!("{}x{count}", self.gpu.name),
+        }
+    }
 }
 
 impl FromStr for GpuSelection {

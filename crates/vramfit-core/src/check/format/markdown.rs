@@ -72,7 +72,7 @@ fn table_line(row: &Row) -> String {
 }
 
 /// Escapes what would end a cell or a line, or be read as markup.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

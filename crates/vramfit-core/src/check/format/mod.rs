@@ -1,12 +1,15 @@
 //! A check's result as the places read it where people look.
 
 mod annotations;
+mod badge;
 mod code_quality;
 mod json;
 mod junit;
 mod markdown;
 mod sarif;
 mod text;
+
+pub use badge::badge;
 
 #[cfg(test)]
 mod tests;

@@ -96,7 +96,7 @@ impl<'a> Measuring<'a> {
         lock: &Lock,
         output: &Output,
     ) -> RowMeasurement<'a> {
-        let gpu = gpu_name(gpus);
+        let gpu = gpus.label();
         let trace = self.trace_path();
         let result =
             self.measure(entry, gpus, self.directory, &trace, output).and_then(|mut first| {
@@ -176,7 +176,7 @@ impl<'a> Measuring<'a> {
         let line = LockLine {
             key: LockKey {
                 entry: entry.name.clone(),
-                gpu: gpu_name(gpus),
+                gpu: gpus.label(),
                 jax: run.summary.header.jax.clone(),
             },
             figures: Figures::of(&run.summary),
@@ -272,13 +272,5 @@ impl<'a> Measuring<'a> {
             .max_by_key(|plugin| plugin.cuda);
         let version = plugin.and_then(|plugin| Some((plugin.cuda, plugin.version?)));
         version.map_or_else(unknown, |(cuda, version)| format!("cuda{cuda}-{version}"))
-    }
-}
-
-/// Returns the name of GPUs in the lock file.
-pub(super) fn gpu_name(gpus: &GpuSelection) -> String {
-    match gpus.count {
-        1 => gpus.gpu.name.clone(),
-        count => format!("{}x{count}", gpus.gpu.name),
     }
 }

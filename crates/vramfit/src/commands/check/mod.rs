@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_base::duration::parse_duration;
-use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow};
+use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow, badge};
 use vramfit_core::{Bytes, Error, Result};
 
 use self::baseline::Baseline;
@@ -49,6 +49,7 @@ Examples:
   vramfit check
   vramfit check train --base origin/main --junit gpu-memory.xml
   vramfit check --workflow github
+  vramfit check --badge
 
 Exit codes:
   0  nothing needs more than was accepted
@@ -90,6 +91,9 @@ pub(crate) struct Args {
     /// Compile everything anew, and keep nothing of it
     #[arg(long)]
     no_cache: bool,
+    /// Print a Markdown table of the accepted peaks, an entry a row and a GPU a column; nothing is measured
+    #[arg(long, conflicts_with_all = ["init", "update", "workflow", "no_lock"])]
+    badge: bool,
     /// Print a workflow that runs the check: `github`, `gitlab` or `pre-commit`
     #[arg(long, value_name = "NAME", conflicts_with = "update")]
     workflow: Option<Workflow>,
@@ -145,6 +149,10 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         true => Lock::default(),
         false => read_lock(&lock_path, args.update, output)?,
     };
+    if args.badge {
+        output.data(&badge(&entries, &lock))?;
+        return Ok(Status::Yes);
+    }
     let repository = Repository::find(&config.directory);
     let base = match &repository {
         Some(repository) => repository.base(args.base.as_deref())?,

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
+use vramfit_core::gpu::GpuSelection;
 use vramfit_core::report::{describe_phases, qualify_headline};
 use vramfit_core::run_config::STEADY_CALLS;
 use vramfit_core::{Bytes, Result};
 
 use super::config_file::ConfigFile;
-use super::measure::gpu_name;
 use super::row::{Measured, RowMeasurement, describe_failure};
 use super::trace_store::TraceStore;
 use crate::files::write;
@@ -81,7 +81,7 @@ impl Update<'_> {
     fn is_kept(&self, line: &LockLine, rows: &[RowMeasurement<'_>]) -> bool {
         let entries = &self.config.config.entries;
         let exists = entries.iter().any(|entry| {
-            let mut gpus = entry.gpus.iter().map(gpu_name);
+            let mut gpus = entry.gpus.iter().map(GpuSelection::label);
             entry.name == line.key.entry && gpus.any(|gpu| gpu == line.key.gpu)
         });
         let mut of_this = rows.iter().filter(|row| is_of(line, row));
