@@ -18,8 +18,6 @@ unexport PYTHONPATH PYTHONHOME JAX_PLATFORMS JAX_PLATFORM_NAME XLA_FLAGS CUDA_VI
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-DEMO_GPUS := t4 rtx-3090 h100-80g
-
 .PHONY: help
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +42,7 @@ build: $(VENV)/.complete ## Build the extension module and install the package, 
 	$(BIN)/python -m compileall -q python/vramfit
 
 .PHONY: check
-check: build ## Format, lints, types: everything that needs no running program
+check: build site ## Format, lints, types, links: everything that needs no running program
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
@@ -52,6 +50,17 @@ check: build ## Format, lints, types: everything that needs no running program
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest vramfit._native
 	$(BIN)/python scripts/check_features.py
+
+# An environment of its own: the one of the tests is compared to the byte.
+SITE := .cache/site
+$(SITE)/.complete: requirements/site.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	touch $@
+
+.PHONY: site
+site: $(SITE)/.complete ## The documentation as a site, in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build
 
 # One test or some: `make test T=tests/test_values.py`, or by a part of the name, `make test T=callback`.
 T ?=
@@ -167,18 +176,13 @@ conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_S
 	$(BIN)/python tests/conformance $(if $(JAX_SOURCE),--jax-source $(JAX_SOURCE))
 
 .PHONY: demo
-demo: setup ## Does a GPT fit on three GPUs, and what makes it fit? Then train, and resume; see build/demo/
+demo: setup ## A Llama on 128 GPUs; a GPT on one, and what makes it fit; then train, and resume; see build/demo/
 	@mkdir -p build/demo
-	@for gpu in $(DEMO_GPUS); do \
-		echo; \
-		echo "\$$ vramfit dryrun --gpu $$gpu --steps 3 --report build/demo/$$gpu.html -- python examples/train_gpt.py"; \
-		$(BIN)/vramfit dryrun --gpu $$gpu --steps 3 --json build/demo/$$gpu.json \
-			--report build/demo/$$gpu.html --force -- \
-			python examples/train_gpt.py || test $$? -eq 1; \
-	done
-	@echo
-	@echo "\$$ vramfit plan --gpu t4 --out build/demo/t4-plan.toml -- python examples/train_gpt.py"
-	@$(BIN)/vramfit plan --gpu t4 --out build/demo/t4-plan.toml --force -- python examples/train_gpt.py
+	@vramfit() { echo; echo "\$$ vramfit $$*"; $(BIN)/vramfit "$$@" || test $$? -eq 1; }; \
+	vramfit dryrun --gpu h100-80gx8 --hosts 16 --report build/demo/llama.html --force -- \
+		python examples/hosts/train_llama.py --size 70b --distributed --last-axis --unconstrained; \
+	vramfit dryrun --gpu t4 --steps 3 --report build/demo/gpt.html --force -- python examples/train_gpt.py; \
+	vramfit plan --gpu t4 --out build/demo/plan.toml --force -- python examples/train_gpt.py
 	@rm -rf build/demo/training && mkdir -p build/demo/training
 	@cd build/demo/training && $(BIN)/vramfit --quiet train --init && set -x \
 		&& vramfit data generate train.h5 --kind sequences --samples 8k --length 16 \
@@ -187,7 +191,7 @@ demo: setup ## Does a GPT fit on three GPUs, and what makes it fit? Then train, 
 		&& vramfit train train.toml --set model.kind=mlp --device cpu --epochs 2 \
 		&& vramfit train train.toml --set model.kind=mlp --device cpu --epochs 4 --resume \
 		&& { set +x; } 2> /dev/null \
-		&& echo "the page of the run: build/demo/training/runs/train/report.html"
+		&& echo "pages: build/demo/llama.html, build/demo/gpt.html, build/demo/training/runs/train/report.html"
 
 .PHONY: golden
 golden: ## Accept changed command line output, then show the difference
