@@ -226,6 +226,14 @@ wheel: $(VENV)/.complete ## Build the release wheel, for glibc 2.28 and newer, i
 test-wheel: setup wheel ## Build the release wheel, and try it without network, compiler and home
 	$(BIN)/python -m pytest -m wheel tests/test_wheel.py
 
+.PHONY: sdist
+sdist: $(VENV)/.complete ## Build the source distribution, in build/wheel
+	$(BIN)/maturin sdist --quiet --out build/wheel
+
+.PHONY: release
+release: setup ## Check, build, commit and tag a release, and publish nothing: make release VERSION=1.2.3
+	$(BIN)/python scripts/release.py $(VERSION)
+
 .PHONY: ci
 ci: check test test-newest test-wheel ## What must hold before anything is handed over
 
