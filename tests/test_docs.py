@@ -244,6 +244,7 @@ def test_callbacks_work_as_written(tmp_path):
     # Neither package is installed here: these modules record what they are called with.
     for name, lines in MODULES.items():
         (tmp_path / f"{name}.py").write_text(RECORDING_MODULE + lines)
+    (tmp_path / "loggers.py").write_text((ROOT / "examples/callbacks/loggers.py").read_text())
     program = "\n".join(blocks("docs/guides/training-callbacks.md", "python"))
     (tmp_path / "page.py").write_text(program)
     done = run_python("page.py", code=0, cwd=tmp_path, env={"JAX_PLATFORMS": "cpu"})

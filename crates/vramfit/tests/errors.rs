@@ -19,7 +19,6 @@ fn every_kind_has_a_section_with_an_example() {
             .find(|section| section.starts_with(&format!("{id}\n")))
             .unwrap_or_else(|| panic!("docs/reference/errors.md has no section `{id}`"));
         assert!(section.contains(&format!("error[{id}]: ")), "section `{id}` shows no such error");
-        assert!(page.contains(&format!("[`{id}`](#{id})")), "`{id}` is not in the table");
     }
     let sections = page.matches("\n## ").count();
     assert_eq!(sections, ErrorKind::ALL.len(), "a section is about no kind of error");

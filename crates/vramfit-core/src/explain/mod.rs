@@ -51,7 +51,7 @@ mod workload;
 pub use cause::{Cause, CauseId, Confidence, Evidence};
 pub use figures::{Figures, FitFigures, NeedFigures, OutputsOnly};
 pub use log::Log;
-pub use page::{EXAMPLE_HEADING, page_head};
+pub use page::page_head;
 pub use process_state::ProcessState;
 pub use remedy::{Basis, Remedy};
 pub use scan::LogScanner;

@@ -1,13 +1,10 @@
-//! The pages `docs/causes/*.md`: their heads are made from the code, so that ids, texts and pages agree.
+//! The pages `docs/causes/*.md`: all but their logs is made from the code, so that ids, texts and pages agree.
 
 use super::ExplainOptions;
 use super::cause::CauseId;
 use super::facts::Facts;
 use super::log::Log;
 use super::remedy;
-
-/// Where the part of a page begins that is written by hand.
-pub const EXAMPLE_HEADING: &str = "\n## Example\n";
 
 /// Returns the head of the page of a cause, up to its example.
 pub fn page_head(id: CauseId) -> String {
