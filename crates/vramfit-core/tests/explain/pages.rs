@@ -37,7 +37,10 @@ fn each_page_is_what_the_code_says() {
             std::fs::write(&path, made).expect("the page can be written");
         } else {
             let name = id.id();
-            assert!(page == made, "docs/causes/{name}.md is out of date; write it with UPDATE_DOCS=1");
+            assert!(
+                page == made,
+                "docs/causes/{name}.md is out of date; write it with UPDATE_DOCS=1"
+            );
         }
     }
 }
