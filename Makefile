@@ -228,7 +228,7 @@ test-wheel: setup wheel ## Build the release wheel, and try it without network, 
 
 .PHONY: sdist
 sdist: $(VENV)/.complete ## Build the source distribution, in build/wheel
-	$(BIN)/maturin sdist --quiet --out build/wheel
+	$(BIN)/maturin sdist --out build/wheel
 
 .PHONY: release
 release: setup ## Check, build, commit and tag a release, and publish nothing: make release VERSION=1.2.3

@@ -24,7 +24,8 @@ def main():
         sys.exit(f"release: {refused}")
     try:
         write(version)
-        subprocess.run(["make", "check", "test-wheel", "sdist"], check=True)
+        if code := subprocess.run(["make", "check", "test-wheel", "sdist"]).returncode:
+            sys.exit(f"release: make has failed ({code}); nothing was released")
         if others := set(changed()) - set(FILES):
             sys.exit(f"release: the build has changed {', '.join(sorted(others))}")
         git("commit", "--quiet", "--message", f"release: {version}", *FILES)
