@@ -50,6 +50,7 @@ check: build site ## Format, lints, types, links: everything that needs no runni
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest vramfit._native
 	$(BIN)/python scripts/check_features.py
+	$(BIN)/python -m pytest --quiet tests/test_api_reference.py
 
 # An environment of its own: the one of the tests is compared to the byte.
 SITE := .cache/site
