@@ -180,9 +180,9 @@ conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_S
 demo: setup ## A Llama on 128 GPUs; a GPT on one, and what makes it fit; then train, and resume; see build/demo/
 	@mkdir -p build/demo
 	@vramfit() { echo; echo "\$$ vramfit $$*"; $(BIN)/vramfit "$$@" || test $$? -eq 1; }; \
-	vramfit dryrun --gpu h100-80gx8 --hosts 16 --report build/demo/llama.html --force -- \
+	vramfit dryrun --gpu h100-80gx8 --hosts 16 --html build/demo/llama.html --force -- \
 		python examples/hosts/train_llama.py --size 70b --distributed --last-axis --unconstrained; \
-	vramfit dryrun --gpu t4 --steps 3 --report build/demo/gpt.html --force -- python examples/train_gpt.py; \
+	vramfit dryrun --gpu t4 --steps 3 --html build/demo/gpt.html --force -- python examples/train_gpt.py; \
 	vramfit plan --gpu t4 --out build/demo/plan.toml --force -- python examples/train_gpt.py
 	@rm -rf build/demo/training && mkdir -p build/demo/training
 	@cd build/demo/training && $(BIN)/vramfit --quiet train --init && set -x \

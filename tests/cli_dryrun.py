@@ -37,7 +37,7 @@ def dryrun_of(folder, program, *options, gpu="h100-80g", arguments=(), trace=Non
     summary_file, page = folder / "summary.json", folder / "page.html"
     for file in (summary_file, page):
         file.unlink(missing_ok=True)
-    command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", summary_file, "--report", page]
+    command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", summary_file, "--html", page]
     command += ["--trace", trace] if trace else []
     done = run_vramfit(*command, "--force", program, *arguments, **running)
     if done.returncode == 2 and not summary_file.exists():

@@ -105,7 +105,7 @@ def test_files_are_written_and_never_overwritten(write_script, tmp_path):
 @pytest.mark.fast
 def test_the_page_is_written_at_the_end_and_again_from_the_trace(write_script, tmp_path):
     page, trace = tmp_path / "report.html", tmp_path / "run.trace"
-    done = dryrun("--report", str(page), "--trace", str(trace), write_script(TOO_LARGE), code=1)
+    done = dryrun("--html", str(page), "--trace", str(trace), write_script(TOO_LARGE), code=1)
     assert f"report written to {page}" in done.stderr
     again = tmp_path / "again.html"
     command = ["report", "--full", str(trace), "--html", str(again)]

@@ -68,8 +68,8 @@ def test_v7_a_virtual_process_is_shown_with_its_three_memories(runtime, holding)
     gpu, row = row_of(board, holding.pid)
     assert gpu["is_virtual"]
     assert gpu["label"] == "virtual h100-80g"
-    assert row["in_use"] == {"bytes": 4 << 20}
-    assert row["driver"]["bytes"] > row["reserved"]["bytes"] > row["in_use"]["bytes"]
+    assert row["in_use_bytes"] == 4 << 20
+    assert row["driver_bytes"] > row["reserved_bytes"] > row["in_use_bytes"]
     assert row["pool"]["client_settings"]["allocator"] == "default"
     assert "/nowhere/libnvidia-ml.so" in board["no_driver"]
 

@@ -17,7 +17,7 @@ fuzz_target!(|log: &[u8]| {
     whole.push(log);
     let explanation = explain(&whole.finish(), &ExplainOptions::default());
     let report = Report::from_explanation(&explanation);
-    assert!(report.to_limited_text(MAX_LINES, "--all").lines().count() <= MAX_LINES);
+    assert!(report.to_limited_text(MAX_LINES, "--full").lines().count() <= MAX_LINES);
 
     // What arrives in pieces is the same log.
     let mut pieces = LogScanner::new("");

@@ -49,7 +49,7 @@ def main():
         shutil.copy(fake_driver, library)
         library.with_suffix(".so.json").write_text(json.dumps(host()))
         environment = os.environ | {"VRAMFIT_NVML": str(library)}
-        command = [TARGET / "vramfit", "top", "--json"]
+        command = [TARGET / "vramfit", "top", "--json", "-"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         time.sleep(2)
         before, began = used(process.pid), time.monotonic()

@@ -237,11 +237,11 @@ def matrix(recorder, _gpu):
 
 def look(recorder, _gpu):
     """Record what the commands for a machine with GPUs say of this one."""
-    recorder.run("doctor", vramfit("doctor", "--json"))
+    recorder.run("doctor", vramfit("doctor", "--json", "-"))
     recorder.run("doctor-text", vramfit("doctor", "--train"))
-    recorder.run("top", vramfit("top", "--once", "--json"))
+    recorder.run("top", vramfit("top", "--once", "--json", "-"))
     recorder.run("hold", vramfit("hold", "10GiB", "--for", "1s", "--step", "2GiB", "--verify"))
-    recorder.run("hold-json", vramfit("hold", "50%", "--for", "1s", "--json"))
+    recorder.run("hold-json", vramfit("hold", "50%", "--for", "1s", "--json", "-"))
     mlp = [sys.executable, str(PROGRAMS / "train_mlp.py")]
     recorder.run("run-limit", vramfit("run", "--limit", "8GiB", "--", *mlp))
     recorder.run("run-share", vramfit("run", "--processes", "2", "--", *mlp))
@@ -249,7 +249,7 @@ def look(recorder, _gpu):
 
 def taken(recorder, _gpu):
     """Record what a pool does when half of the GPU is taken, and `top` meanwhile."""
-    command = vramfit("hold", "50%", "--for", "80s", "--json")
+    command = vramfit("hold", "50%", "--for", "80s", "--json", "-")
     if recorder.pretend:
         recorder.say("skipped   taken: a virtual GPU is not shared with `hold`")
         return
@@ -305,7 +305,9 @@ def find_gpu(name):
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     product = subprocess.run(query, capture_output=True, text=True, check=True).stdout
     product = product.split("\n")[0]
-    listed = subprocess.run(vramfit("gpus", "--json"), capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        vramfit("gpus", "--json", "-"), capture_output=True, text=True, check=True
+    )
     gpus = json.loads(listed.stdout)["gpus"]
     name = name or next((gpu["name"] for gpu in gpus if gpu["description"] == product), None)
     if name is None:

@@ -123,7 +123,7 @@ def test_logs_of_public_threads_are_explained():
 def test_answers_name_the_lines_and_figures_that_matter():
     asked = [file for file in LOGS if file.name[:3] in EXPECTED]
     assert len(asked) == len(EXPECTED)
-    outputs = in_parallel(lambda file: explain(split(file)[2], "--all"), asked)
+    outputs = in_parallel(lambda file: explain(split(file)[2], "--full"), asked)
     for file, output in zip(asked, outputs, strict=True):
         # Sentences are wrapped.
         sentences = " ".join(output.split())

@@ -40,7 +40,7 @@ def test_the_report_is_right(name, tmp_path):
     for file, text in IPYTHON.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
-    outputs = ["--json", "summary.json", "--report", "page.html", "--trace", "run.trace"]
+    outputs = ["--json", "summary.json", "--html", "page.html", "--trace", "run.trace"]
     options = ["--full", "--gpu", expected["gpu"], *expected.get("options", [])]
     command = ["dryrun", *options, *outputs, path.name, *expected.get("arguments", [])]
     settings, code = expected.get("settings"), expected.get("exit", 0)

@@ -16,29 +16,33 @@ use crate::error::Error;
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// Suffixes people write, with their factor. `G` and `GB` are decimal, `GiB` is binary, as in the
-/// standards; GPUs are sold in the first and measured in the second.
+/// Suffixes people write, with their factor. `G` and `GB` are decimal, `Gi` and `GiB` binary, as in the
+/// standards and in Kubernetes; GPUs are sold in the first and measured in the second.
 const UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("b", 1),
     ("k", 1_000),
     ("kb", 1_000),
+    ("ki", 1 << 10),
     ("kib", 1 << 10),
     ("m", 1_000_000),
     ("mb", 1_000_000),
+    ("mi", 1 << 20),
     ("mib", 1 << 20),
     ("g", 1_000_000_000),
     ("gb", 1_000_000_000),
+    ("gi", 1 << 30),
     ("gib", 1 << 30),
     ("t", 1_000_000_000_000),
     ("tb", 1_000_000_000_000),
+    ("ti", 1 << 40),
     ("tib", 1 << 40),
 ];
 
 impl FromStr for Bytes {
     type Err = Error;
 
-    /// Parses `8GiB`, `8 GB`, `1.5GiB` or plain bytes, in any case.
+    /// Parses `8GiB`, `8Gi`, `8 GB`, `1.5GiB` or plain bytes, in any case.
     ///
     /// # Errors
     /// [`crate::ErrorKind::InvalidArgument`] when the number or the unit is not understood.
@@ -168,6 +172,8 @@ mod tests {
         for (text, bytes) in [
             ("8GiB", 8 << 30),
             ("8 gib", 8 << 30),
+            ("8Gi", 8 << 30),
+            ("512Mi", 512 << 20),
             ("8GB", 8_000_000_000),
             ("1.5GiB", 3 << 29),
             ("1024", 1024),

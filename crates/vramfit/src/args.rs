@@ -3,13 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use vramfit_core::Result;
 
 use crate::commands;
+use crate::commands::results::JsonArgs;
 use crate::context::Context;
 use crate::output::{Output, OutputOptions};
 use crate::status::Status;
+use crate::usage;
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
@@ -76,7 +78,7 @@ impl Cli {
             quiet: self.global.quiet,
             verbose: self.global.verbose,
             color: self.global.color,
-            json: self.command.prints_json(),
+            json: self.command.json().is_some_and(JsonArgs::is_stdout),
         }
     }
 
@@ -107,6 +109,21 @@ impl Cli {
     }
 }
 
+/// Parses a command line.
+///
+/// # Errors
+/// Those of clap, which are help and version, too.
+pub(crate) fn parse(
+    line: &[OsString],
+    color: ColorChoice,
+) -> std::result::Result<Cli, clap::Error> {
+    let mut command = Cli::command().color(color);
+    let matches = command.try_get_matches_from_mut(line);
+    let matches = matches.map_err(|error| usage::find_misspelled(&command, line, error))?;
+    usage::check_program(&command, &matches)?;
+    Cli::from_arg_matches(&matches)
+}
+
 /// Returns what a command line says about colors before it is parsed, since errors in it are colored
 /// too. Arguments after `--` belong to a program.
 pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
@@ -123,82 +140,28 @@ pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
 }
 
 impl Command {
-    /// Returns `true` if standard output is to be JSON, so that errors are JSON too.
-    pub(crate) fn prints_json(&self) -> bool {
-        match self {
-            Command::Dryrun(args) => args.prints_json(),
-            Command::Plan(args) => args.prints_json(),
-            Command::Explain(args) => args.prints_json(),
-            Command::Doctor(args) => args.json,
-            Command::Check(args) => args.prints_json(),
-            Command::Report(args) => args.prints_json(),
-            Command::Replay(args) => args.prints_json(),
-            Command::Diff(args) => args.prints_json(),
-            Command::Top(args) => args.json,
-            Command::Data(args) => args.prints_json(),
-            Command::Train(args) => args.json,
-            Command::Predict(args) => args.json,
-            Command::Export(args) => args.json,
-            Command::Gpus(args) => args.prints_json(),
-            Command::Hold(args) => args.json,
-            Command::Completions(_) | Command::Env(_) | Command::Run(_) => false,
-        }
+    /// Returns where its results go as JSON. If that is standard output, errors are JSON too.
+    fn json(&self) -> Option<&JsonArgs> {
+        Some(match self {
+            Command::Dryrun(args) => &args.json,
+            Command::Plan(args) => &args.json,
+            Command::Explain(args) => &args.json,
+            Command::Doctor(args) => &args.results.json,
+            Command::Check(args) => &args.json,
+            Command::Report(args) => &args.json,
+            Command::Replay(args) => &args.json,
+            Command::Diff(args) => &args.json,
+            Command::Top(args) => &args.results.json,
+            Command::Data(args) => args.json(),
+            Command::Train(args) => &args.json,
+            Command::Predict(args) => &args.json,
+            Command::Export(args) => &args.json,
+            Command::Gpus(args) => &args.results().json,
+            Command::Hold(args) => &args.results.json,
+            Command::Completions(_) | Command::Env(_) | Command::Run(_) => return None,
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    fn read(path: &str) -> String {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
-    }
-
-    #[test]
-    fn colors_are_read_from_an_invalid_line() {
-        for (line, choice) in [
-            ("vramfit --color always --help", ColorChoice::Always),
-            ("vramfit gpus --color=never --wrong", ColorChoice::Never),
-            ("vramfit --color", ColorChoice::Auto),
-            ("vramfit --color sometimes", ColorChoice::Auto),
-            ("vramfit dryrun -- train.py --color always", ColorChoice::Auto),
-            ("vramfit --colors always", ColorChoice::Auto),
-        ] {
-            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            assert_eq!(color_choice(&words), choice, "{line}");
-        }
-    }
-
-    #[test]
-    fn definition_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn every_command_has_examples_recorded_lines_and_a_page_with_its_options() {
-        for command in Cli::command().get_subcommands() {
-            let name = command.get_name();
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let example = format!("vramfit {name}");
-            assert!(help.matches(&example).count() >= 3, "`{name} --help` lacks three examples");
-            let recorded = read(&format!("tests/cli/{name}.trycmd"));
-            assert!(
-                recorded.contains(&format!("$ {example}")),
-                "{name}.trycmd runs another command"
-            );
-            let page = read(&format!("../../docs/commands/{name}.md"));
-            let actions = command.get_subcommands();
-            for option in actions
-                .chain([command])
-                .flat_map(clap::Command::get_arguments)
-                .filter(|argument| !argument.is_hide_set())
-                .filter_map(|argument| argument.get_long())
-            {
-                assert!(page.contains(&format!("`--{option}")), "{name}.md lacks `--{option}`");
-            }
-        }
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches};
+use clap::ColorChoice;
 use vramfit_base::error::EXIT_CODE;
 use vramfit_core::{Error, ErrorKind};
 
@@ -31,7 +31,6 @@ mod status;
 mod trace_progress;
 mod usage;
 
-use args::Cli;
 use output::Output;
 
 pub use context::Context;
@@ -68,12 +67,7 @@ fn catch_panic(work: impl FnOnce() -> u8) -> u8 {
 fn run_parsed(args: &[OsString], context: &Context) -> u8 {
     // Help and errors in the command line follow its `--color`, too.
     let color = args::color_choice(args);
-    let mut command = Cli::command().color(color);
-    let parsed = command.try_get_matches_from_mut(args).and_then(|matches| {
-        usage::check_program(&command, &matches)?;
-        Cli::from_arg_matches(&matches)
-    });
-    let cli = match parsed {
+    let cli = match args::parse(args, color) {
         Ok(cli) => cli,
         Err(error) => return usage::render_help_or_error(&error, args, color),
     };

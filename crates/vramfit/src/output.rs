@@ -148,9 +148,7 @@ impl Output {
 
     /// Writes one value to standard output as one line of JSON.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        let line = serde_json::to_string(value)
-            .expect("our values have text keys and no numbers out of range");
-        self.data(&format!("{line}\n"))
+        self.data(&format!("{}\n", json_line(value)))
     }
 
     /// Writes the lines of a doctor's report to standard output.
@@ -265,6 +263,11 @@ impl Output {
     fn paint(&self, style: Style, text: &str) -> String {
         styled(self.color, style, text)
     }
+}
+
+/// Returns a value as one line of JSON, without a line feed.
+pub(crate) fn json_line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("our values have text keys and no numbers out of range")
 }
 
 fn styled(color: bool, style: Style, text: &str) -> String {

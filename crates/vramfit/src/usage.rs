@@ -64,22 +64,65 @@ pub(crate) fn check_program(line: &Command, matches: &ArgMatches) -> Result<(), 
     let Some(first) = first else {
         return Ok(());
     };
-    let option = first.split('=').next().unwrap_or_default();
+    Err(unknown_option(command, first.split('=').next().unwrap_or_default()))
+}
+
+/// Returns clap's error for a line, or that of an unknown option before the program, which clap takes for the program
+/// and then misses what the option would have been.
+pub(crate) fn find_misspelled(
+    root: &Command,
+    line: &[OsString],
+    error: clap::Error,
+) -> clap::Error {
+    if error.kind() != ClapErrorKind::MissingRequiredArgument {
+        return error;
+    }
+    let names = find_command(line);
+    let mut command = root;
+    for name in &names[1..] {
+        command = command.find_subcommand(name).unwrap_or(command);
+    }
+    if !command.get_positionals().any(Arg::is_trailing_var_arg_set) {
+        return error;
+    }
+    let words = line.iter().map(|word| word.to_string_lossy());
+    let mut words = words.skip_while(|word| Some(&**word) != names.last().map(|name| &**name));
+    words.next();
+    while let Some(word) = words.next() {
+        let Some(written) = word.strip_prefix("--").filter(|name| !name.is_empty()) else {
+            if word.starts_with('-') && word != "--" {
+                continue;
+            }
+            return error;
+        };
+        let (name, value) =
+            written.split_once('=').map_or((written, None), |(name, value)| (name, Some(value)));
+        let mut known = command.get_arguments();
+        let is_named = |option: &&Arg| {
+            let aliases = option.get_all_aliases().unwrap_or_default();
+            option.get_long() == Some(name) || aliases.contains(&name)
+        };
+        match known.find(is_named) {
+            None => return unknown_option(command, &format!("--{name}")),
+            Some(option) if option.get_action().takes_values() && value.is_none() => {
+                words.next();
+            }
+            Some(_) => {}
+        }
+    }
+    error
+}
+
+/// Returns clap's error for an unknown option.
+fn unknown_option(command: &Command, option: &str) -> clap::Error {
     let mut error = clap::Error::new(ClapErrorKind::UnknownArgument).with_cmd(command);
     error.insert(ContextKind::InvalidArg, ContextValue::String(option.to_owned()));
-    let known = command.get_arguments().filter_map(Arg::get_long);
-    if let Some(name) =
-        option.strip_prefix("--").and_then(|name| nearest(name, known).first().copied())
-    {
-        let meant = ContextValue::String(format!("--{name}"));
-        error.insert(ContextKind::SuggestedArg, meant);
-    }
-    Err(error)
+    error
 }
 
 /// Returns the program and the command that a line names, such as `vramfit data inspect`, as far as it can
 /// be told although the line could not be parsed.
-fn find_command(line: &[OsString]) -> Vec<String> {
+pub(crate) fn find_command(line: &[OsString]) -> Vec<String> {
     let root = Cli::command();
     let mut names = vec![root.get_name().to_owned()];
     let mut command = &root;
@@ -103,7 +146,7 @@ fn find_command(line: &[OsString]) -> Vec<String> {
 }
 
 /// Converts an error of clap in a line for `command`.
-fn from_clap(error: &clap::Error, command: &str) -> Error {
+pub(crate) fn from_clap(error: &clap::Error, command: &str) -> Error {
     let values = |kind| error.get(kind).map(context_values).unwrap_or_default();
     let option = values(ContextKind::InvalidArg).join(" ");
     let value = values(ContextKind::InvalidValue).join(" ");
@@ -113,6 +156,7 @@ fn from_clap(error: &clap::Error, command: &str) -> Error {
         .chain(values(ContextKind::SuggestedValue))
         .next()
         .map(|name| format!("did you mean `{name}`?"));
+    let meant = |name: &str| nearest_name(command, name).or(suggestion.clone());
     let invalid = |message: String| Error::invalid_argument(message);
     let or_help = |hint: Option<String>| hint.unwrap_or_else(|| format!("see `{command} --help`"));
     let invalid_value = || invalid(format!("invalid value `{value}` for `{option}`"));
@@ -122,11 +166,11 @@ fn from_clap(error: &clap::Error, command: &str) -> Error {
             invalid(format!("unexpected argument `{option}`")).hint(or_help(None))
         }
         ClapErrorKind::UnknownArgument => {
-            invalid(format!("unknown option `{option}`")).hint(or_help(suggestion))
+            invalid(format!("unknown option `{option}`")).hint(or_help(meant(&option)))
         }
         ClapErrorKind::InvalidSubcommand => {
             let name = values(ContextKind::InvalidSubcommand).join(" ");
-            invalid(format!("unknown command `{name}`")).hint(or_help(suggestion))
+            invalid(format!("unknown command `{name}`")).hint(or_help(meant(&name)))
         }
         ClapErrorKind::InvalidValue if value.is_empty() => {
             invalid(format!("`{option}` requires a value")).hint(or_help(None))
@@ -169,6 +213,28 @@ fn from_clap(error: &clap::Error, command: &str) -> Error {
         ClapErrorKind::MissingSubcommand => invalid("missing command".into()).hint(or_help(None)),
         _ => invalid(first_sentence(error)).hint(or_help(None)),
     }
+}
+
+/// Returns the option or command nearest to what was written in a line for `command`; clap's own choice for `pla` is
+/// `explain`.
+fn nearest_name(command: &str, written: &str) -> Option<String> {
+    let mut root = Cli::command();
+    root.build();
+    let mut found = &root;
+    for name in command.split(' ').skip(1) {
+        found = found.find_subcommand(name)?;
+    }
+    let name = match written.strip_prefix("--") {
+        Some(option) => {
+            let known = found.get_arguments().filter_map(Arg::get_long);
+            format!("--{}", nearest(option, known).first()?)
+        }
+        None => {
+            let known = found.get_subcommands().map(Command::get_name);
+            (*nearest(written, known).first()?).to_owned()
+        }
+    };
+    Some(format!("did you mean `{name}`?"))
 }
 
 /// Returns what a value should have been that Rust could not read as a number.

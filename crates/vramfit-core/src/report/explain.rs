@@ -13,7 +13,7 @@ use crate::settings::MAX_FRACTION;
 
 /// Title of the section that quotes the log.
 pub(super) const EVIDENCE: &str = "evidence";
-/// Other causes that are named without `--all`.
+/// Other causes that are named without `--full`.
 const MAX_OTHER_CAUSES: usize = 3;
 
 pub(super) fn report(explanation: &Explanation) -> Report {

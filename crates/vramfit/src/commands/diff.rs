@@ -6,7 +6,7 @@ use vramfit_core::diff::{RunDiff, diff_runs};
 use vramfit_core::report::Report;
 use vramfit_core::{Bytes, Result};
 
-use crate::files::{is_standard_output, writable, write};
+use super::results::{JsonArgs, PageArgs, print_report, write_page};
 use crate::output::Output;
 use crate::status::Status;
 use crate::trace_progress::load_until;
@@ -35,45 +35,27 @@ pub(crate) struct Args {
     #[arg(value_name = "B")]
     b: PathBuf,
     /// Exit with 1 if B needs more memory than A by more than this amount
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     fail_above: Option<Bytes>,
-    /// Write the results as JSON to a file, or with `-` to standard output instead of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the report as a self-contained HTML file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }
 
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        is_standard_output(self.json.as_deref())
-    }
-}
-
 /// Runs `vramfit diff`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let free = |path: &PathBuf| writable(path, args.force);
-    let named = args.json.as_ref().filter(|_| !args.prints_json());
-    let json = named.map(free).transpose()?;
-    let html = args.html.as_ref().map(free).transpose()?;
+    let json = args.json.target(args.force)?;
+    let html = args.page.file(args.force)?;
 
     let load = |trace: &Path| load_until(trace, u64::MAX, output);
     let difference = diff_runs(&load(&args.a)?, &load(&args.b)?);
     let report = Report::from_diff(&difference);
-    match args.prints_json() {
-        true => output.data(&format!("{}\n", report.to_json()))?,
-        false => output.text(&format!("{}\n", report.to_text()))?,
-    }
-    let json = json.map(|path| (path, report.to_json()));
-    let html = html.map(|path| (path, report.to_html()));
-    for (path, text) in json.into_iter().chain(html) {
-        write(&path, &text, args.force)?;
-        output.info(&format!("written to {}", path.display()));
-    }
+    print_report(&report, true, &json, output)?;
+    write_page(&report, html.as_deref(), args.force, output)?;
     Ok(args.fail_above.map_or(Status::Yes, |most| verdict(&difference, most, output)))
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use vramfit_core::{Bytes, Result};
 
+use super::results::JsonArgs;
 use super::train::trained_run::{ModelArgs, TrainedRun};
 use crate::context::Context;
 use crate::files::writable;
@@ -39,12 +40,11 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Overwrite an existing file
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// Print one JSON object at the end
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -72,10 +72,11 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         PathBuf::from(name)
     });
     let path = writable(&path, args.force)?;
+    let json = args.json.target(args.force)?;
     let request = json!({ "format": args.format, "output": path });
-    let result = run.perform("export", &args.model, request, context, output, args.json)?;
-    if args.json {
-        output.json(&json!({ "schema": 1, "result": result }))?;
+    let result = run.perform("export", &args.model, request, context, output, &json)?;
+    json.write(&json!({ "schema": 1, "result": result }), output)?;
+    if json.is_stdout() {
         return Ok(Status::Yes);
     }
     output.text(&format!(

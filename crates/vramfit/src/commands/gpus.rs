@@ -1,10 +1,13 @@
 //! `vramfit gpus`: the catalog of GPUs, with the memory that drivers really report.
 
+use std::path::Path;
+
 use clap::Subcommand;
 use serde_json::json;
 use vramfit_core::gpu::{self, Certainty, Gpu, Platform};
-use vramfit_core::{Bytes, Result};
+use vramfit_core::{Bytes, Error, Result};
 
+use super::results::JsonFileArgs;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -15,7 +18,7 @@ use crate::status::Status;
 Examples:
   vramfit gpus
   vramfit gpus h100-80g
-  vramfit gpus --json
+  vramfit gpus h100-80g --json -
 ")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,7 +27,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
-    format: Format,
+    results: JsonFileArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -35,44 +38,40 @@ enum Action {
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
-        format: Format,
+        results: JsonFileArgs,
     },
 }
 
-#[derive(clap::Args, Clone, Copy, Debug)]
-struct Format {
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
+    pub(crate) fn results(&self) -> &JsonFileArgs {
         match &self.action {
-            None => self.format.json,
-            Some(Action::Show { format, .. }) => format.json,
+            None => &self.results,
+            Some(Action::Show { results, .. }) => results,
         }
     }
 }
 
 /// Runs `vramfit gpus`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let json = args.prints_json();
     let name = match &args.action {
         Some(Action::Show { name, .. }) => Some(name),
         None => args.name.as_ref(),
     };
-    match name {
-        None if json => output.json(&json!({"schema": 1, "gpus": gpu::all()}))?,
-        None => output.text(&render_table(gpu::all()))?,
-        Some(name) => {
-            let gpu = gpu::find(name)?;
-            if json {
-                output.json(&json!({"schema": 1, "gpu": gpu}))?;
-            } else {
-                output.text(&render_details(&gpu))?;
-            }
-        }
+    let gpu = name.map(|name| gpu::find(name)).transpose()?;
+    let (value, text) = match &gpu {
+        None => (json!({"schema": 1, "gpus": gpu::all()}), render_table(gpu::all())),
+        Some(gpu) => (json!({"schema": 1, "gpu": gpu}), render_details(gpu)),
+    };
+    // In `--json t4` the GPU is the name of a file.
+    let file = args.results().json.path().and_then(Path::to_str).filter(|_| gpu.is_none());
+    if let Some(file) = file.filter(|file| gpu::find(file).is_ok()) {
+        return Err(Error::invalid_argument(format!("`--json {file}` names a file, not the GPU"))
+            .hint(format!("`vramfit gpus {file} --json -` prints what is known about the GPU")));
+    }
+    let json = args.results().target()?;
+    json.write(&value, output)?;
+    if !json.is_stdout() {
+        output.text(&text)?;
     }
     Ok(Status::Yes)
 }

@@ -16,6 +16,7 @@ pub(crate) mod policy;
 pub(crate) mod predict;
 pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod top;
 pub(crate) mod train;

@@ -3,6 +3,8 @@
 //! [`PoolArgs`] are those of a pool on a GPU that is given, for `dryrun` and `replay`. [`PolicyArgs`]
 //! are all of them, for commands about a real program on GPUs that have to be found.
 
+use std::num::ParseFloatError;
+
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::{Options, SPILLED_PART};
@@ -12,8 +14,9 @@ use vramfit_gpu::GpuOverrides;
 /// The pool of JAX.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct PoolArgs {
-    /// Fraction of GPU memory that JAX's pool may use
+    /// Fraction of GPU memory that JAX's pool may use: `0.9` or `90%`
     #[arg(long, value_name = "F", conflicts_with = "limit", allow_negative_numbers = true)]
+    #[arg(value_parser = parse_fraction)]
     fraction: Option<f64>,
     /// Bytes that JAX's pool may use
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
@@ -98,6 +101,14 @@ pub(crate) enum Switch {
     On,
     /// Not allowed
     Off,
+}
+
+/// Parses a fraction, also if it is written in percent. Whether it is in range depends on other settings.
+fn parse_fraction(text: &str) -> std::result::Result<f64, ParseFloatError> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
+        None => text.trim().parse(),
+    }
 }
 
 fn parse_spill(text: &str) -> Result<Bytes> {

@@ -7,6 +7,7 @@ use serde_json::json;
 use vramfit_core::{Bytes, Error, Result};
 
 use super::data::grouped;
+use super::results::JsonArgs;
 use super::train::datasets::column;
 use super::train::trained_run::{ModelArgs, TrainedRun, stored_type};
 use crate::context::Context;
@@ -49,12 +50,11 @@ pub(crate) struct Args {
     batch_size: Option<u64>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Replace the output if it exists, and start over after an unfinished attempt
+    /// Overwrite existing files, and start over after an unfinished attempt
     #[arg(long)]
     force: bool,
-    /// Print one JSON object at the end
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 /// Ensures that the file with the inputs is not replaced by the output.
@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let run = TrainedRun::read(&args.run)?;
     let inputs = run.inputs(&args.data, args.inputs.as_deref())?;
     ensure_other_file(&args.data, &args.out)?;
+    let json = args.json.target(args.force)?;
     run.check_tokens(&args.data, &inputs.dataset)?;
     let mut keep = Vec::new();
     for name in &args.keep {
@@ -113,9 +114,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         "memory": run.config.data.memory,
         "force": args.force,
     });
-    let result = run.perform("predict", &args.model, request, context, output, args.json)?;
-    if args.json {
-        output.json(&json!({ "schema": 1, "result": result }))?;
+    let result = run.perform("predict", &args.model, request, context, output, &json)?;
+    json.write(&json!({ "schema": 1, "result": result }), output)?;
+    if json.is_stdout() {
         return Ok(Status::Yes);
     }
     let number = |name: &str| result[name].as_u64().unwrap_or(0);

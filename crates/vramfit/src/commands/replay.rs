@@ -13,7 +13,7 @@ use vramfit_core::trace::{EventSource, Reader, RequestList};
 use vramfit_core::{Bytes, Error, Result};
 
 use super::policy::{PoolArgs, check_occupied};
-use crate::files::{is_standard_output, writable, write};
+use super::results::{FullArgs, JsonArgs, PageArgs, write_page};
 use crate::output::Output;
 use crate::status::Status;
 use crate::trace_progress::ReadProgress;
@@ -29,7 +29,7 @@ Examples:
   vramfit replay run.trace --fraction 0.9
   vramfit replay run.trace --gpu rtx-4090 --allocator cuda_async
   vramfit replay run.trace --no-preallocate --occupied 20GiB --json -
-  vramfit replay run.trace --policy 0.75+
+  vramfit replay run.trace --policy 0.75+ --html replay.html
 
 Exit codes:
   0  it fits
@@ -55,27 +55,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POLICY", value_parser = FractionPolicy::parse)]
     #[arg(conflicts_with_all = ["fraction", "limit", "allocator", "preallocate", "no_preallocate"])]
     policy: Option<FractionPolicy>,
-    /// Write the results as JSON to a file, or with `-` as one line to standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    text: FullArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }
 
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        is_standard_output(self.json.as_deref())
-    }
-}
-
 /// Runs `vramfit replay`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let gpu = args.gpu.as_deref().map(gpu::find).transpose()?;
-    let json = match args.json.as_deref() {
-        Some(path) if !args.prints_json() => Some(writable(path, args.force)?),
-        _ => None,
-    };
+    let json = args.json.target(args.force)?;
+    let html = args.page.file(args.force)?;
     let source = open(&args.trace)?;
     let recorded = source.header().gpu().total_memory_bytes;
     let total_bytes = gpu.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
@@ -97,15 +92,11 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let comparison = analysis::compare(&mut ReadProgress::new(source, output), &settings)
         .map_err(|error| error.in_file(&args.trace))?;
     let report = Report::from_replay(&comparison);
-    if args.prints_json() {
-        output.data(&format!("{}\n", report.to_json()))?;
-    } else {
-        output.info(&report.to_text());
+    if !json.is_stdout() {
+        output.info(&if args.text.full { report.to_full_text() } else { report.to_text() });
     }
-    if let Some(path) = json {
-        write(&path, &report.to_json(), args.force)?;
-        output.info(&format!("JSON written to {}", path.display()));
-    }
+    json.write(&report.json, output)?;
+    write_page(&report, html.as_deref(), args.force, output)?;
     Ok(Status::from_answer(comparison.fits()))
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use vramfit_core::report::{Outcome, Report};
 use vramfit_core::{Error, Result};
 
-use crate::files::{is_standard_output, writable, write};
+use super::results::{FullArgs, JsonArgs, PageArgs, print_report, write_page};
 use crate::metrics_logs;
 use crate::output::Output;
 use crate::status::Status;
@@ -32,15 +32,12 @@ pub(crate) struct Args {
     /// Trace from `vramfit dryrun --trace FILE`, or the directory of a training run
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Print all of the report, not only the 30 most important lines
-    #[arg(long)]
-    full: bool,
-    /// Write the report as a self-contained HTML file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write the results as JSON to a file, or with `-` to standard output instead of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    text: FullArgs,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
     /// Report the run as if it had ended after this event, with the memory layout at that point
     #[arg(long, value_name = "EVENT")]
     until: Option<u64>,
@@ -49,22 +46,15 @@ pub(crate) struct Args {
     force: bool,
 }
 
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        is_standard_output(self.json.as_deref())
-    }
-}
-
 /// Runs `vramfit report`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let free = |path: &PathBuf| writable(path, args.force);
-    let json = args.json.as_ref().filter(|_| !args.prints_json()).map(free).transpose()?;
-    let html = args.html.as_ref().map(free).transpose()?;
+    let json = args.json.target(args.force)?;
+    let html = args.page.file(args.force)?;
 
     let last = args.until.unwrap_or(u64::MAX);
     let metrics_log = metrics_logs::find(&args.trace);
     // A training run has few figures.
-    let full_text = args.full || metrics_log.is_some();
+    let full_text = args.text.full || metrics_log.is_some();
     let report = match metrics_log {
         None => Report::from_dryrun(&load_until(&args.trace, last, output)?),
         Some(_) if args.until.is_some() => {
@@ -73,23 +63,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         }
         Some(log) => Report::from_training(&metrics_logs::read(&log)?),
     };
-    // Everything is rendered before the first output, so that an error comes alone.
-    let mut files = Vec::new();
-    if let Some(path) = html {
-        files.push((path, report.to_html()));
-    }
-    if let Some(path) = json {
-        files.push((path, report.to_json()));
-    }
-    match args.prints_json() {
-        true => output.data(&format!("{}\n", report.to_json()))?,
-        false if full_text => output.text(&format!("{}\n", report.to_full_text()))?,
-        false => output.text(&format!("{}\n", report.to_brief_text()))?,
-    }
-    for (path, text) in &files {
-        write(path, text, args.force)?;
-        output.info(&format!("written to {}", path.display()));
-    }
+    print_report(&report, full_text, &json, output)?;
+    write_page(&report, html.as_deref(), args.force, output)?;
     Ok(match report.outcome {
         Outcome::Success | Outcome::Neutral => Status::Yes,
         Outcome::Failure => Status::No,

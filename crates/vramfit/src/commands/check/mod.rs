@@ -27,8 +27,9 @@ use self::measure::Measuring;
 use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
 use super::dryrun::open_compilation_cache;
+use super::results::{JsonArgs, JsonTarget};
 use crate::context::Context;
-use crate::files::{cannot_read, cannot_write, is_standard_output, writable, write};
+use crate::files::{cannot_read, cannot_write, writable, write};
 use crate::interruption::{self, Interruption};
 use crate::output::Output;
 use crate::scratch::TempDirectory;
@@ -97,9 +98,8 @@ pub(crate) struct Args {
     /// Print a workflow that runs the check: `github`, `gitlab` or `pre-commit`
     #[arg(long, value_name = "NAME", conflicts_with = "update")]
     workflow: Option<Workflow>,
-    /// Write the results as JSON to a file, or to standard output with `-`
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
     /// Write the results as JUnit XML to a file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -118,14 +118,9 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        is_standard_output(self.json.as_deref())
-    }
-
-    /// Returns the files that results are written to.
+    /// Returns the files that results are written to in other formats than JSON.
     fn result_files(&self) -> impl Iterator<Item = &PathBuf> {
-        let json = self.json.iter().filter(|_| !self.prints_json());
-        json.chain(&self.junit).chain(&self.sarif).chain(&self.code_quality).chain(&self.markdown)
+        self.junit.iter().chain(&self.sarif).chain(&self.code_quality).chain(&self.markdown)
     }
 }
 
@@ -139,6 +134,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if args.init {
         return init::run(args.config.as_deref(), args.force, output);
     }
+    let json = args.json.target(args.force)?;
     for path in args.result_files() {
         writable(path, args.force)?;
     }
@@ -232,7 +228,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         }
         report.rows.push(shown);
     }
-    print_report(args, &report, output)?;
+    print_report(args, &report, &json, output)?;
     Ok(Status::from_answer(report.passes()))
 }
 
@@ -283,10 +279,15 @@ fn history(locks: &[Lock], current: &Lock, row: &RowMeasurement<'_>) -> Vec<u64>
 }
 
 /// Prints the results, and writes the files.
-fn print_report(args: &Args, report: &CheckReport, output: &mut Output) -> Result<()> {
-    match args.prints_json() {
-        true => output.json(&report.to_json())?,
-        false => output.text(&report.to_text())?,
+fn print_report(
+    args: &Args,
+    report: &CheckReport,
+    json: &JsonTarget,
+    output: &mut Output,
+) -> Result<()> {
+    json.write(&report.to_json(), output)?;
+    if !json.is_stdout() {
+        output.text(&report.to_text())?;
     }
     let is_set = |name: &str| std::env::var(name).is_ok_and(|value| value == "true");
     if is_set("GITHUB_ACTIONS") {
@@ -295,9 +296,7 @@ fn print_report(args: &Args, report: &CheckReport, output: &mut Output) -> Resul
             append(&PathBuf::from(path), &report.to_markdown())?;
         }
     }
-    let json = args.json.as_ref().filter(|_| !args.prints_json());
     let files = [
-        (json, format!("{:#}", report.to_json())),
         (args.junit.as_ref(), report.to_junit()),
         (args.sarif.as_ref(), format!("{:#}", report.to_sarif())),
         (args.code_quality.as_ref(), format!("{:#}", report.to_code_quality())),

@@ -10,6 +10,7 @@ use vramfit_data::generate::{GenerateOptions, GeneratedData, Kind, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 
 use super::numbers::{grouped, grouped_list, parse_count, thread_count};
+use crate::commands::results::JsonArgs;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -68,17 +69,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Sync to disk (fsync) after this many bytes
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory, default_value = "64MiB")]
     sync_every: Bytes,
     /// Resume an interrupted run
     #[arg(long)]
     resume: bool,
-    /// Replace the file if it exists
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// Print one JSON object about the file
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -190,6 +190,7 @@ fn parse_number(text: &str) -> Result<Number> {
 /// Runs `vramfit data generate`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = args.options()?;
+    let json = args.json.target(args.force)?;
     let threads = thread_count(args.threads)?;
     let options =
         WriteOptions { force: args.force, resume: args.resume, sync_every: args.sync_every };
@@ -208,9 +209,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             grouped(request.samples)
         ));
     }
-    if args.json {
-        output.json(&output_of(args, &request, &summary, resumed))?;
-    } else {
+    json.write(&output_of(args, &request, &summary, resumed), output)?;
+    if !json.is_stdout() {
         output.info(&render_summary(args, &summary));
     }
     Ok(Status::Yes)

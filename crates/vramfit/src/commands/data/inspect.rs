@@ -8,6 +8,7 @@ use vramfit_data::inspect::{FileReport, InspectOptions, inspect_file};
 
 use super::inspect_text::render_report;
 use super::numbers::parse_count;
+use crate::commands::results::JsonFileArgs;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -18,7 +19,7 @@ Examples:
   vramfit data inspect train.h5
   vramfit data inspect train.h5 --dataset train/x --dataset train/y --memory 64MiB
   vramfit data inspect train.h5 --rows 5
-  vramfit data inspect train.h5 --sample 1000 --json
+  vramfit data inspect train.h5 --sample 1000 --json -
 ")]
 pub(crate) struct Args {
     /// The file to inspect
@@ -37,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Memory budget for streaming
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse_memory, default_value = "256MiB")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory, default_value = "256MiB")]
     memory: Bytes,
     /// Measure the read speed on this machine (takes 0.2 s)
     #[arg(long)]
@@ -45,9 +46,8 @@ pub(crate) struct Args {
     /// List members of a group one by one, even if they are alike
     #[arg(long)]
     full: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) results: JsonFileArgs,
 }
 
 #[derive(Serialize)]
@@ -67,6 +67,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
                 .hint(format!("omit it, or give a number of rows, such as `{option} {example}`")));
         }
     }
+    let json = args.results.target()?;
     let report = inspect_file(
         &args.file,
         &InspectOptions {
@@ -78,13 +79,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             measure: args.measure,
         },
     )?;
-    if args.json {
-        output.json(&InspectOutput {
-            schema: 1,
-            file: args.file.display().to_string(),
-            report: &report,
-        })?;
-    } else {
+    let file = args.file.display().to_string();
+    json.write(&InspectOutput { schema: 1, file, report: &report }, output)?;
+    if !json.is_stdout() {
         output.text(&render_report(&args.file, &report, args.seed, args.full))?;
     }
     Ok(Status::Yes)

@@ -12,6 +12,7 @@ pub(super) use numbers::{grouped, grouped_list};
 use clap::Subcommand;
 use vramfit_core::Result;
 
+use crate::commands::results::JsonArgs;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -38,11 +39,11 @@ enum Action {
 }
 
 impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
+    pub(crate) fn json(&self) -> &JsonArgs {
         match &self.action {
-            Action::Inspect(args) => args.json,
-            Action::Stats(args) => args.json,
-            Action::Generate(args) => args.json,
+            Action::Inspect(args) => &args.results.json,
+            Action::Stats(args) => &args.results.json,
+            Action::Generate(args) => &args.json,
         }
     }
 }

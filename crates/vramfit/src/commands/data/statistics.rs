@@ -11,6 +11,7 @@ use vramfit_data::source::list_files;
 use vramfit_data::statistics::{ColumnStatistics, compute_statistics};
 
 use super::numbers::{grouped, shown};
+use crate::commands::results::JsonFileArgs;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -36,14 +37,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     dataset: Vec<String>,
     /// Memory budget
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse_memory, default_value = "256MiB")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory, default_value = "256MiB")]
     memory: Bytes,
     /// Write the statistics to this file, as JSON
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) results: JsonFileArgs,
 }
 
 /// The statistics of several datasets; the version of the format is `schema`.
@@ -63,6 +63,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         [] => list_datasets(&files[0], args.memory)?,
         listed => listed.to_vec(),
     };
+    let json = args.results.target()?;
     let mut found = BTreeMap::new();
     let mut skipped = BTreeMap::new();
     for dataset in &datasets {
@@ -95,9 +96,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             Error::io(format!("cannot write the file `{}`", path.display())).cause(error)
         })?;
     }
-    if args.json {
-        output.json(&file)?;
-    } else {
+    json.write(&file, output)?;
+    if !json.is_stdout() {
         output.text(&render(&file))?;
     }
     Ok(Status::Yes)

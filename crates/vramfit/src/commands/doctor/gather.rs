@@ -21,9 +21,9 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
     let virtual_gpu = virtual_gpu()?;
     let (driver, inventory) = std::thread::scope(|scope| {
-        let driver = scope.spawn(|| driver::query(args.timeout()));
-        let inventory = query_python::inventory(&python, args.timeout());
-        let timed_out = |_| Driver::TimedOut(args.timeout().as_secs());
+        let driver = scope.spawn(|| driver::query(args.timeout));
+        let inventory = query_python::inventory(&python, args.timeout);
+        let timed_out = |_| Driver::TimedOut(args.timeout.as_secs());
         (driver.join().unwrap_or_else(timed_out), inventory)
     });
     let inventory = inventory?;
@@ -42,7 +42,7 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
         _ if args.no_jax => vramfit_core::doctor::JaxProbe::default(),
         None => vramfit_core::doctor::JaxProbe::default(),
         Some(_) => probe::run(&python, args, || {
-            host_during_probe = has_driver.then(|| driver::query_again(args.timeout())).flatten();
+            host_during_probe = has_driver.then(|| driver::query_again(args.timeout)).flatten();
         }),
     };
     Ok(SystemInfo {

@@ -11,9 +11,11 @@ mod query_python;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use vramfit_core::Result;
+use vramfit_base::duration::parse_duration;
 use vramfit_core::doctor::{self, DoctorOutput, DoctorReport};
+use vramfit_core::{Error, Result};
 
+use crate::commands::results::JsonFileArgs;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -37,9 +39,6 @@ Exit codes:
   2  the checks could not be run
 ")]
 pub(crate) struct Args {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
     /// Run only the five training checks
     #[arg(long)]
     train: bool,
@@ -53,9 +52,10 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["train", "no_preallocate"])]
     no_jax: bool,
     /// Timeout for the driver and for each step of the probe
-    #[arg(long, value_name = "SECONDS", default_value = "60")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
-    timeout: u64,
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout, default_value = "60s")]
+    timeout: Duration,
+    #[command(flatten)]
+    pub(crate) results: JsonFileArgs,
 }
 
 /// A backend that must work.
@@ -65,10 +65,16 @@ enum Required {
     Gpu,
 }
 
-impl Args {
-    fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout)
+/// Parses the timeout.
+///
+/// # Errors
+/// `invalid-argument` for what is not a duration, or out of range.
+fn parse_timeout(text: &str) -> Result<Duration> {
+    let timeout = parse_duration(text)?;
+    if (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&timeout) {
+        return Ok(timeout);
     }
+    Err(Error::invalid_argument(format!("timeout `{text}` is out of range")).hint("use 1s to 1h"))
 }
 
 /// Runs `vramfit doctor`.
@@ -78,15 +84,15 @@ pub(crate) fn run(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
+    let json = args.results.target()?;
     let info = gather::gather(args, python_is_named, context)?;
     for line in &info.probe.log {
         output.verbose(&format!("log: {line}"));
     }
     let report =
         if args.train { DoctorReport::for_training(&info) } else { DoctorReport::new(&info) };
-    if args.json {
-        output.json(&DoctorOutput::new(&report, &info))?;
-    } else {
+    json.write(&DoctorOutput::new(&report, &info), output)?;
+    if !json.is_stdout() {
         let lines = doctor::lines(&report, output.is_quiet(), output.is_verbose());
         output.doctor_report(&lines)?;
         output.text(&format!("{}\n", doctor::summary(&report)))?;

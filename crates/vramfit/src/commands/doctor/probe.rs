@@ -47,7 +47,7 @@ pub(super) fn run(python: &Path, args: &Args, measure: impl FnOnce()) -> JaxProb
     };
     child.send(SCRIPT);
     let mut log = VecDeque::new();
-    let timeout = args.timeout();
+    let timeout = args.timeout;
     let is_hung = follow(&mut child, timeout, &mut probe, &mut log, measure);
     let status = if is_hung {
         child.kill();

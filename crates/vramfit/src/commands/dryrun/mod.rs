@@ -42,8 +42,8 @@ use self::remedies::RemedyLevel;
 use self::result_files::writable_trace;
 use self::spec::Total;
 use super::policy::{PoolArgs, check_occupied, spill_of_each};
+use super::results::{FullArgs, JsonArgs, PageArgs};
 use crate::context::Context;
-use crate::files::{is_standard_output, writable};
 use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::status::Status;
@@ -124,15 +124,12 @@ pub(crate) struct Args {
     /// where it does not fit, `full` all of them
     #[arg(long, value_name = "LEVEL", default_value = "quick")]
     remedies: RemedyLevel,
-    /// Print all of the report, not only the 30 most important lines
-    #[arg(long)]
-    full: bool,
-    /// Write the results as JSON to a file, or with `-` as the last line of standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the report as an HTML file
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    text: FullArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// Keep the trace of the run in a file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -168,10 +165,6 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
 }
 
 impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        is_standard_output(self.json.as_deref())
-    }
-
     /// Checks whatever can be known to be wrong before the program runs: that may take an hour.
     fn into_spec(self) -> Result<DryrunSpec> {
         let mut gpus: GpuSelection = self.gpu.parse()?;
@@ -184,7 +177,7 @@ impl Args {
         };
         let (plan, options) = read_plan(self.plan.as_deref(), options)?;
         let settings = SettingsSpec {
-            report_findings: !self.prints_json(),
+            report_findings: !self.json.is_stdout(),
             ..SettingsSpec::new(options, &gpus.gpu)
         };
         // Which names the program's JAX reads is found out later; whether the pool fits is known now.
@@ -221,15 +214,12 @@ impl Args {
     }
 
     fn result_files(&self) -> Result<ResultFiles> {
-        let check = |path: &PathBuf| writable(path, self.force);
-        let json_to_stdout = self.prints_json();
-        let json = self.json.as_ref().filter(|_| !json_to_stdout);
         let trace = |path: &PathBuf| writable_trace(path, self.force);
         Ok(ResultFiles {
-            json: json.map(check).transpose()?,
-            json_to_stdout,
-            full_text: self.full,
-            report: self.report.as_ref().map(check).transpose()?,
+            json: self.json.file(self.force)?,
+            json_to_stdout: self.json.is_stdout(),
+            full_text: self.text.full,
+            html: self.page.file(self.force)?,
             trace: self.trace.as_ref().map(trace).transpose()?,
             force: self.force,
         })

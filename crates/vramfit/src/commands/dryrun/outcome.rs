@@ -106,7 +106,7 @@ pub(super) fn write_report(
         write(path, &report.to_json(), files.force)?;
         output.info(&format!("JSON written to {}", path.display()));
     }
-    if let Some(path) = &files.report {
+    if let Some(path) = &files.html {
         write(path, &report.to_html(), files.force)?;
         output.info(&format!("report written to {}", path.display()));
     }

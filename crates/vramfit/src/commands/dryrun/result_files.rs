@@ -16,7 +16,7 @@ pub(crate) struct ResultFiles {
     /// Whether all of the report is printed, and not only what fits on a screen.
     pub(crate) full_text: bool,
     /// The report as an HTML page.
-    pub(crate) report: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
     /// The trace, where it is to be kept.
     pub(crate) trace: Option<PathBuf>,
     /// Whether files that exist are overwritten.

@@ -16,9 +16,9 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use self::input::read;
 use self::remedies::{Program, apply_in_replay};
 use super::dryrun::{DryrunSpec, SettingsSpec};
+use super::results::{FullArgs, JsonArgs, PageArgs, print_report, write_page};
 use crate::command_line::shell_line;
 use crate::context::Context;
-use crate::files::{is_standard_output, writable, write};
 use crate::interruption::{self, Interruption};
 use crate::output::Output;
 use crate::status::Status;
@@ -32,7 +32,7 @@ use crate::status::Status;
 Examples:
   vramfit explain train.log
   python train.py 2>&1 | tee train.log | vramfit explain
-  vramfit explain slurm-1234_*.out --gpu a100-80g --all
+  vramfit explain slurm-1234_*.out --gpu a100-80g --full
   vramfit explain train.log --gpu a100-80g -- python train.py
 
 Exit codes:
@@ -56,15 +56,12 @@ pub(crate) struct Args {
     /// Trace of a run, or plan, in which remedies are measured
     #[arg(long = "with", value_name = "FILE")]
     with: Option<PathBuf>,
-    /// Print everything, not only the 30 most important lines
-    #[arg(long)]
-    all: bool,
-    /// Write the results as JSON to a file, or with `-` to standard output instead of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the report as a self-contained HTML file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    text: FullArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
@@ -73,18 +70,10 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        is_standard_output(self.json.as_deref())
-    }
-}
-
 /// Runs `vramfit explain`.
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let free = |path: &PathBuf| writable(path, args.force);
-    let json = args.json.as_ref().filter(|_| !args.prints_json());
-    let json = json.map(free).transpose()?;
-    let html = args.html.as_ref().map(free).transpose()?;
+    let json = args.json.target(args.force)?;
+    let html = args.page.file(args.force)?;
     if let Some(path) = args.with.as_deref().filter(|path| !path.is_file()) {
         let message = format!("`{}` is not a file", path.display());
         let hint = "name the trace of a dry run, or a plan of `vramfit plan`";
@@ -124,19 +113,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         }
     }
     let report = Report::from_explanation(&explanation);
-    if args.prints_json() {
-        output.data(&format!("{}\n", report.to_json()))?;
-    } else if args.all {
-        output.text(&format!("{}\n", report.to_full_text()))?;
-    } else {
-        output.text(&format!("{}\n", report.to_limited_text(MAX_LINES, "--all")))?;
-    }
-    let json = json.map(|path| (path, report.to_json()));
-    let html = html.map(|path| (path, report.to_html()));
-    for (path, text) in json.into_iter().chain(html) {
-        write(&path, &text, args.force)?;
-        output.info(&format!("written to {}", path.display()));
-    }
+    print_report(&report, args.text.full, &json, output)?;
+    write_page(&report, html.as_deref(), args.force, output)?;
     Ok(interruption::exit_code().map_or_else(|| status(&explanation), Status::Child))
 }
 
@@ -161,9 +139,6 @@ fn select_gpu(args: &Args, explanation: &Explanation) -> Result<GpuSelection> {
         .hint("add `--gpu NAME`, such as `a100-80g`; `vramfit gpus` lists them")),
     }
 }
-
-/// Lines of the text without `--all`.
-const MAX_LINES: usize = 30;
 
 fn status(explanation: &Explanation) -> Status {
     match explanation.verdict() {

@@ -20,6 +20,7 @@ use self::amount::Amount;
 use self::backend::Backend;
 use self::progress::HoldReporter;
 use self::stop::{StopReason, StopSignals};
+use crate::commands::results::JsonFileArgs;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -59,9 +60,8 @@ pub(crate) struct Args {
     /// Write and read back the memory, and compare with what the driver reports
     #[arg(long)]
     verify: bool,
-    /// Print one JSON object per step
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) results: JsonFileArgs,
 }
 
 /// What allocates the memory.
@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         return Err(Error::invalid_argument("`--step` must be greater than 0")
             .hint("example: `--step 1GiB`"));
     }
+    let json = args.results.lines()?;
     // Before anything is allocated, so that no signal can end this process without freeing it.
     let stop_signals = StopSignals::listen()?;
     let virtual_gpu = RunConfig::from_environment(|name| std::env::var_os(name))?.is_some();
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         }
         Some(HoldBackend::Driver) | None => driver_backend::start(&args.gpu)?,
     };
-    let reporter = &mut HoldReporter::new(output, args.json);
+    let reporter = &mut HoldReporter::new(output, json);
     let status = hold(args, backend.as_mut(), virtual_gpu, &stop_signals, reporter);
     // This frees the memory, also after a failure.
     drop(backend);

@@ -7,6 +7,7 @@ use serde_json::json;
 use vramfit_core::{Bytes, Result};
 
 use super::backend::{MemoryStatus, OtherProcess, Verification};
+use crate::commands::results::JsonLines;
 use crate::output::Output;
 
 /// Describes a process in one line.
@@ -37,11 +38,11 @@ struct Event<'a, T: Serialize> {
 #[derive(Debug)]
 pub(super) struct HoldReporter<'a> {
     output: &'a mut Output,
-    json: bool,
+    json: JsonLines,
 }
 
 impl<'a> HoldReporter<'a> {
-    pub(super) fn new(output: &'a mut Output, json: bool) -> Self {
+    pub(super) fn new(output: &'a mut Output, json: JsonLines) -> Self {
         HoldReporter { output, json }
     }
 
@@ -52,15 +53,16 @@ impl<'a> HoldReporter<'a> {
         memory: &MemoryStatus,
         other_processes: &[OtherProcess],
     ) -> Result<()> {
-        if self.json {
-            let insufficient = json!({
-                "gpu": memory.gpu,
-                "requested_bytes": requested_bytes,
-                "free_bytes": memory.free_bytes,
-                "total_bytes": memory.total_bytes,
-                "other_processes": other_processes,
-            });
-            return self.write_event("insufficient_memory", insufficient);
+        let insufficient = json!({
+            "gpu": memory.gpu,
+            "requested_bytes": requested_bytes,
+            "free_bytes": memory.free_bytes,
+            "total_bytes": memory.total_bytes,
+            "other_processes": other_processes,
+        });
+        self.write_event("insufficient_memory", insufficient)?;
+        if self.json.is_stdout() {
+            return Ok(());
         }
         let total = memory
             .total_bytes
@@ -79,17 +81,18 @@ impl<'a> HoldReporter<'a> {
 
     /// Reports the memory before the first step.
     pub(super) fn on_start(&mut self, requested_bytes: u64, memory: &MemoryStatus) -> Result<()> {
-        if self.json {
-            let is_known = memory.total_bytes.is_some();
-            let free_bytes = is_known.then_some(memory.free_bytes);
-            let start = json!({
-                "gpu": memory.gpu,
-                "gpu_name": memory.gpu_name,
-                "requested_bytes": requested_bytes,
-                "free_bytes": free_bytes,
-                "total_bytes": memory.total_bytes,
-            });
-            return self.write_event("start", start);
+        let is_known = memory.total_bytes.is_some();
+        let free_bytes = is_known.then_some(memory.free_bytes);
+        let start = json!({
+            "gpu": memory.gpu,
+            "gpu_name": memory.gpu_name,
+            "requested_bytes": requested_bytes,
+            "free_bytes": free_bytes,
+            "total_bytes": memory.total_bytes,
+        });
+        self.write_event("start", start)?;
+        if self.json.is_stdout() {
+            return Ok(());
         }
         let size = memory.total_bytes.map_or(String::new(), |total| {
             format!(", {} has {} free of {}", memory.source, Bytes(memory.free_bytes), Bytes(total))
@@ -99,8 +102,9 @@ impl<'a> HoldReporter<'a> {
     }
 
     pub(super) fn on_step(&mut self, allocated_bytes: u64, free_bytes: Option<u64>) -> Result<()> {
-        if self.json {
-            return self.write_step("step", allocated_bytes, free_bytes);
+        self.write_step("step", allocated_bytes, free_bytes)?;
+        if self.json.is_stdout() {
+            return Ok(());
         }
         let allocated = Bytes(allocated_bytes).to_string();
         let free = bytes_or_unknown(free_bytes);
@@ -109,8 +113,9 @@ impl<'a> HoldReporter<'a> {
 
     /// Reports the result of `--verify`.
     pub(super) fn on_verified(&mut self, verification: &Verification) -> Result<()> {
-        if self.json {
-            return self.write_event("verified", verification);
+        self.write_event("verified", verification)?;
+        if self.json.is_stdout() {
+            return Ok(());
         }
         let mut text = match verification.read_back {
             Some(true) => "verified: all data was written and read back".to_owned(),
@@ -138,8 +143,9 @@ impl<'a> HoldReporter<'a> {
         allocated_bytes: u64,
         duration: Option<Duration>,
     ) -> Result<()> {
-        if self.json {
-            return self.write_step("holding", allocated_bytes, None);
+        self.write_step("holding", allocated_bytes, None)?;
+        if self.json.is_stdout() {
+            return Ok(());
         }
         let until = match duration {
             Some(duration) => format!("for {}s", duration.as_secs_f64()),
@@ -151,8 +157,9 @@ impl<'a> HoldReporter<'a> {
 
     /// Reports that it stopped before all of the memory was allocated, or early.
     pub(super) fn on_stop(&mut self, allocated: u64, requested: u64, reason: &str) -> Result<()> {
-        if self.json {
-            return self.write_end("stopped", allocated, requested, reason);
+        self.write_end("stopped", allocated, requested, reason)?;
+        if self.json.is_stdout() {
+            return Ok(());
         }
         self.output.data(&format!(
             "stopped at {} of {}: {reason}\n",
@@ -163,8 +170,9 @@ impl<'a> HoldReporter<'a> {
 
     /// Reports that all of the memory was allocated and is released as planned.
     pub(super) fn on_released(&mut self, allocated: u64, reason: &str) -> Result<()> {
-        if self.json {
-            return self.write_end("released", allocated, allocated, reason);
+        self.write_end("released", allocated, allocated, reason)?;
+        if self.json.is_stdout() {
+            return Ok(());
         }
         self.output.info(&format!("released {} ({reason})", Bytes(allocated)));
         Ok(())
@@ -191,7 +199,7 @@ impl<'a> HoldReporter<'a> {
     }
 
     fn write_event(&mut self, event: &str, details: impl Serialize) -> Result<()> {
-        self.output.json(&Event { schema: 1, event, details })
+        self.json.write(&Event { schema: 1, event, details }, self.output)
     }
 }
 

@@ -33,8 +33,9 @@ use self::search::SearchSpec;
 use self::vary::Variation;
 use super::dryrun::{DryrunSpec, HostArgs, SettingsSpec, open_compilation_cache};
 use super::policy::{PoolArgs, check_occupied};
+use super::results::{JsonArgs, JsonTarget, PageArgs};
 use crate::context::Context;
-use crate::files::{is_standard_output, writable, write};
+use crate::files::{writable, write};
 use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
@@ -115,12 +116,10 @@ pub(crate) struct Args {
     /// Write the recommended plan to a file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write the results as JSON to a file, or to standard output with `-`
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the results as a page to a file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
@@ -170,10 +169,6 @@ impl Args {
             larger_pool_bytes: all.larger_pool_bytes.filter(|_| is_open),
         }
     }
-
-    pub(crate) fn prints_json(&self) -> bool {
-        is_standard_output(self.json.as_deref())
-    }
 }
 
 /// Returns everything that may be changed on a GPU. Who gives the size of the pool wants no other.
@@ -199,16 +194,15 @@ fn all_moves(gpu: &Gpu, options: &Options) -> Moves {
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let check = |path: &PathBuf| writable(path, args.force);
     let out = args.out.as_ref().map(check).transpose()?;
-    let json = args.json.as_ref().filter(|_| !args.prints_json());
-    json.map(check).transpose()?;
-    let html = args.html.as_ref().map(check).transpose()?;
+    let json = args.json.target(args.force)?;
+    let html = args.page.file(args.force)?;
     let gpus = parse_gpus(&args.gpu)?;
     let variations = match args.fastest {
         true => vary::list_all(&args.vary)?,
         false => args.vary.clone(),
     };
     let (range, lists) = vary::split(&variations, &args.command)?;
-    if range.is_some() && (args.html.is_some() || args.out.is_some()) {
+    if range.is_some() && (html.is_some() || args.out.is_some()) {
         let message = "a range in `--vary` has no plan and no page";
         return Err(Error::invalid_argument(message)
             .hint("omit `--out` and `--html`, or search a list of values"));
@@ -246,7 +240,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if let Some(number) = range {
         let spec = LargestSpec { number, trial, budget: args.budget, max_trials: args.max_trials };
         let (text, json_value, status) = largest::run(&spec, context, output)?;
-        print_results(args, &text, &json_value, output)?;
+        print_results(&text, &json_value, &json, output)?;
         return Ok(status);
     }
     let spec = SearchSpec {
@@ -264,10 +258,10 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if found.is_interrupted {
         output.info("interrupted; what was found so far:");
     }
-    print_results(args, &found.to_text(&spec), &found.to_json(&spec), output)?;
+    print_results(&found.to_text(&spec), &found.to_json(&spec), &json, output)?;
     if let Some(path) = html {
         write(&path, &found.to_report(&spec).to_html(), args.force)?;
-        output.info(&format!("{} written", path.display()));
+        output.info(&format!("report written to {}", path.display()));
     }
     if let Some(path) = &out {
         write(path, &found.plan_file(&spec)?, args.force)?;
@@ -276,18 +270,12 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     Ok(Status::from_answer(found.answer(&spec)))
 }
 
-/// Prints the results as text or JSON, and writes the JSON to the file that was named.
-fn print_results(args: &Args, text: &str, json: &Value, output: &mut Output) -> Result<()> {
-    if args.prints_json() {
-        return output.json(json);
+/// Prints the results, and writes them as JSON.
+fn print_results(text: &str, value: &Value, json: &JsonTarget, output: &mut Output) -> Result<()> {
+    if !json.is_stdout() {
+        output.text(text)?;
     }
-    output.text(text)?;
-    let Some(path) = &args.json else {
-        return Ok(());
-    };
-    write(path, &format!("{json:#}"), args.force)?;
-    output.info(&format!("JSON written to {}", path.display()));
-    Ok(())
+    json.write(value, output)
 }
 
 fn parse_gpus(names: &[String]) -> Result<Vec<GpuSelection>> {

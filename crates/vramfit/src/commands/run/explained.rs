@@ -92,7 +92,7 @@ fn report(log: &Log, program: &Path, arguments: &[OsString], known: &Known, outp
     let explanation = explain(log, &options);
     if explanation.verdict() != Verdict::Unrecognized {
         let report = Report::from_explanation(&explanation);
-        let text = report.to_limited_text(MAX_LINES, "vramfit explain --all LOG");
+        let text = report.to_limited_text(MAX_LINES, "vramfit explain --full LOG");
         output.info(&format!("\n{text}"));
         for others in vramfit_gpu::describe_other_use(None, variable) {
             output.info(&others);

@@ -22,6 +22,8 @@ use super::snapshot::Snapshot;
 use super::state::State;
 use super::{Event, keys, view};
 use crate::ascii::in_ascii_columns;
+use crate::commands::results::JsonLines;
+use crate::output::Output;
 
 /// How long to wait for an event before looking whether a signal has come.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(100);
@@ -96,9 +98,10 @@ fn restore() {
 /// `io` when the terminal cannot be used or the recording cannot be written.
 pub(super) fn run(
     mut state: State,
-    ascii: bool,
     events: &Receiver<Event>,
     sender: Sender<Event>,
+    json: &mut JsonLines,
+    output: &mut Output,
 ) -> Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -107,10 +110,12 @@ pub(super) fn run(
             Error::new(ErrorKind::Internal, "cannot handle signals").cause(error)
         })?;
     }
-    let mut screen = Screen::take(ascii)?;
+    let mut screen = Screen::take(output.is_ascii())?;
     let quit = Arc::new(AtomicBool::new(false));
     let keys = wait_for_keys(sender, Arc::clone(&quit));
-    let result = until_quit(&mut screen, &mut state, events, &ended);
+    let result = until_quit(&mut screen, &mut state, events, &ended, &mut |sample| {
+        json.write(sample, output)
+    });
     quit.store(true, Ordering::Relaxed);
     drop(screen);
     let _ = keys.join();
@@ -122,11 +127,16 @@ fn until_quit(
     state: &mut State,
     events: &Receiver<Event>,
     ended: &AtomicBool,
+    on_snapshot: &mut dyn FnMut(&Snapshot) -> Result<()>,
 ) -> Result<()> {
     screen.draw(state)?;
     while !ended.load(Ordering::Relaxed) {
         match events.recv_timeout(EVENT_TIMEOUT) {
-            Ok(Event::Sample(sample)) => state.update(Snapshot::of(&sample)),
+            Ok(Event::Sample(sample)) => {
+                let snapshot = Snapshot::of(&sample);
+                on_snapshot(&snapshot)?;
+                state.update(snapshot);
+            }
             Ok(Event::End) => state.has_ended = true,
             Ok(Event::Failed(error)) => return Err(error),
             Ok(Event::Terminal(event::Event::Key(key))) => {

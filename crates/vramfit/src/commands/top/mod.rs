@@ -39,6 +39,7 @@ use ratatui::crossterm;
 use vramfit_base::duration::parse_duration;
 use vramfit_core::{Error, Result};
 
+use crate::commands::results::{JsonFileArgs, JsonLines};
 use crate::output::Output;
 use crate::status::Status;
 use collector::{Collector, LiveHost, Source};
@@ -57,7 +58,7 @@ use state::State;
 Examples:
   vramfit top
   vramfit top --once
-  vramfit top --json --interval 5 > memory.jsonl
+  vramfit top --json memory.jsonl --interval 5
   vramfit top --prometheus 9178
   vramfit top --record run.jsonl
   vramfit top --replay run.jsonl
@@ -66,11 +67,10 @@ pub(crate) struct Args {
     /// Print one table (or one JSON object, or CSV) and exit
     #[arg(long)]
     once: bool,
-    /// Print one line of JSON per sample
-    #[arg(long, conflicts_with = "csv")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) results: JsonFileArgs,
     /// Print one line of CSV per process and sample
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     csv: bool,
     /// Sampling interval, such as `2`, `0.5` or `200ms`
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_interval)]
@@ -112,22 +112,27 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         None => Source::Host(Box::new(LiveHost::open())),
     };
     let mut recorder = args.record.as_deref().map(Recorder::create).transpose()?;
+    let mut json = args.results.lines()?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    let streams = args.json || args.csv || args.prometheus.is_some();
+    let streams = match &json {
+        JsonLines::None => args.csv || args.prometheus.is_some(),
+        JsonLines::Stdout => true,
+        JsonLines::File { .. } => args.csv || !is_screen,
+    };
     if args.once || !(streams || is_screen) {
         let sample = source.last().unwrap_or_default();
         if let Some(recorder) = &mut recorder {
             recorder.write(&sample)?;
         }
-        return print_once(args, &Snapshot::of(&sample), output);
+        return print_once(args, &Snapshot::of(&sample), &mut json, output);
     }
     let (sender, events) = channel();
     let collector = Collector::start(source, recorder, args.interval, sender.clone());
     let result = if streams {
         drop(sender);
-        stream(args, &events, output)
+        stream(args, &events, &mut json, output)
     } else {
-        live::run(new_state(args, output.colors_screen()), output.is_ascii(), &events, sender)
+        live::run(new_state(args, output.colors_screen()), &events, sender, &mut json, output)
     };
     drop(events);
     drop(collector);
@@ -139,9 +144,15 @@ fn new_state(args: &Args, color: bool) -> State {
     State::new(source, format!("{:?}", args.interval), color)
 }
 
-fn print_once(args: &Args, snapshot: &Snapshot, output: &mut Output) -> Result<Status> {
-    if args.json {
-        output.json(snapshot)?;
+fn print_once(
+    args: &Args,
+    snapshot: &Snapshot,
+    json: &mut JsonLines,
+    output: &mut Output,
+) -> Result<Status> {
+    json.write(snapshot, output)?;
+    if json.is_stdout() {
+        // That is all.
     } else if args.csv {
         output.data(&format!("{}{}", plain::CSV_HEADER, plain::csv(snapshot)))?;
     } else {
@@ -164,7 +175,12 @@ fn columns() -> usize {
 }
 
 /// Prints or serves every sample until the recording ends.
-fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<()> {
+fn stream(
+    args: &Args,
+    events: &Receiver<Event>,
+    json: &mut JsonLines,
+    output: &mut Output,
+) -> Result<()> {
     let server = args.prometheus.map(|port| Server::start(args.listen, port)).transpose()?;
     if let Some(server) = &server {
         output.info(&format!("serving metrics at http://{}/metrics", server.address));
@@ -179,7 +195,7 @@ fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<
                 match &server {
                     Some(server) => server.update(&snapshot),
                     None if args.csv => output.data(&plain::csv(&snapshot))?,
-                    None => output.json(&snapshot)?,
+                    None => json.write(&snapshot, output)?,
                 }
             }
             Event::Failed(error) => return Err(error),

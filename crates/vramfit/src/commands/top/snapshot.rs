@@ -3,6 +3,8 @@
 //! The driver says what a process holds. The process itself says how much of that its pool has
 //! reserved, and how much of the pool is in use. Here the two are put side by side.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use vramfit_core::Bytes;
 use vramfit_core::host::{HostGpu, Mig, Process};
@@ -34,7 +36,9 @@ pub(super) struct GpuRow {
     pub(super) name: String,
     pub(super) uuid: Option<String>,
     pub(super) is_virtual: bool,
+    #[serde(rename = "total_bytes")]
     pub(super) total: Reading,
+    #[serde(rename = "used_bytes")]
     pub(super) used: Reading,
     pub(super) utilization_percent: Option<u32>,
     pub(super) temperature_c: Option<u32>,
@@ -55,23 +59,48 @@ pub(super) struct ProcessRow {
     pub(super) container: Option<String>,
     pub(super) command: Option<String>,
     /// Memory used, as the driver reports it: pool, context and libraries.
+    #[serde(rename = "driver_bytes")]
     pub(super) driver: Reading,
     /// Reserved by JAX's pool.
+    #[serde(rename = "reserved_bytes")]
     pub(super) reserved: Reading,
     /// Of that, in use by arrays and running programs.
+    #[serde(rename = "in_use_bytes")]
     pub(super) in_use: Reading,
     /// Peak memory in use since the process started.
+    #[serde(rename = "peak_bytes")]
     pub(super) peak: Reading,
     /// Largest free block of the pool.
+    #[serde(rename = "largest_free_bytes")]
     pub(super) largest_free: Reading,
     /// Maximum size of the pool.
+    #[serde(rename = "limit_bytes")]
     pub(super) limit: Reading,
+    /// Why amounts are unknown, by their keys in JSON.
+    pub(super) unknown: BTreeMap<&'static str, String>,
     /// Whether the figures of the pool are of now; `None` for a process that publishes nothing.
     pub(super) liveness: Option<Liveness>,
     pub(super) pool: Option<PoolRow>,
 }
 
 impl ProcessRow {
+    /// Returns why amounts are unknown.
+    fn reasons(&self) -> BTreeMap<&'static str, String> {
+        let amounts = [
+            ("driver_bytes", &self.driver),
+            ("reserved_bytes", &self.reserved),
+            ("in_use_bytes", &self.in_use),
+            ("peak_bytes", &self.peak),
+            ("largest_free_bytes", &self.largest_free),
+            ("limit_bytes", &self.limit),
+        ];
+        let unknown = amounts.into_iter().filter_map(|(key, reading)| match reading {
+            Reading::Bytes(_) => None,
+            Reading::Unknown(why) => Some((key, why.clone())),
+        });
+        unknown.collect()
+    }
+
     /// Returns what about its pool needs attention: that it is nearly full, or that its free memory lies in
     /// small blocks.
     pub(super) fn warnings(&self) -> Vec<String> {
@@ -123,9 +152,9 @@ pub(super) struct PoolRow {
     pub(super) sampling_us: Option<f64>,
 }
 
-/// A number of bytes, or why it is unknown.
+/// A number of bytes, or why it is unknown; in JSON the number, or null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(into = "Option<u64>")]
 pub(super) enum Reading {
     Bytes(u64),
     Unknown(String),
@@ -134,6 +163,12 @@ pub(super) enum Reading {
 impl Default for Reading {
     fn default() -> Self {
         Reading::Unknown("not reported".to_owned())
+    }
+}
+
+impl From<Reading> for Option<u64> {
+    fn from(reading: Reading) -> Self {
+        reading.bytes()
     }
 }
 
@@ -180,6 +215,9 @@ impl Snapshot {
         rows.append(&mut unmapped);
         for row in &mut rows {
             compute_totals(row);
+            for process in &mut row.processes {
+                process.unknown = process.reasons();
+            }
         }
         let host = sample.host.as_ref();
         let unavailable = sample.no_driver.as_ref();
@@ -309,6 +347,7 @@ fn published_row(stats: &PublishedStats, device: usize, driver: Reading) -> Proc
         limit: Reading::of(sample.limit_bytes, &why),
         liveness: Some(stats.liveness),
         pool: Some(pool(stats, device_info, &sample)),
+        unknown: BTreeMap::new(),
     }
 }
 

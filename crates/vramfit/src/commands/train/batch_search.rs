@@ -15,6 +15,7 @@ use super::start::python;
 use super::{ProgressMode, command_with};
 use crate::commands::data::grouped;
 use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, with_output_tail};
+use crate::commands::results::JsonTarget;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -28,13 +29,13 @@ pub(super) fn run(
     file: &Path,
     config: &Config,
     info: &DatasetInfo,
-    json: bool,
+    json: &JsonTarget,
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
     let wanted = config.data.batch_size;
     let rows = info.train_rows / config.training.steps_per_dispatch;
-    if !json {
+    if !json.is_stdout() {
         output.info(&format!(
             "dry runs of {} on {gpu} (at most {MAX_TRIALS}); no data is read",
             file.display()
@@ -43,7 +44,7 @@ pub(super) fn run(
     let mut first = None;
     let search = largest_batch(wanted, rows, MAX_TRIALS, |batch| {
         let trial = try_batch(gpu, batch, config, info, context, output)?;
-        if !json {
+        if !json.is_stdout() {
             output.info(&trial_line(&trial));
         }
         first.get_or_insert(trial);
@@ -52,20 +53,20 @@ pub(super) fn run(
     let Some(first) = first else {
         return Err(Error::new(ErrorKind::Internal, "no batch size was tried"));
     };
-    if json {
-        output.json(&json!({
-            "schema": 1,
-            "gpu": gpu,
-            "fits": first.fits,
-            "batch_size": wanted,
-            "peak_bytes": first.peak_bytes,
-            "limit_bytes": first.limit_bytes,
-            "largest_batch": search.largest.map(|trial| trial.batch),
-            "largest_peak_bytes": search.largest.map(|trial| trial.peak_bytes),
-            "smallest_too_large": search.too_large.map(|trial| trial.batch),
-            "trials": search.trials,
-        }))?;
-    } else {
+    let found = json!({
+        "schema": 1,
+        "gpu": gpu,
+        "fits": first.fits,
+        "batch_size": wanted,
+        "peak_bytes": first.peak_bytes,
+        "limit_bytes": first.limit_bytes,
+        "largest_batch": search.largest.map(|trial| trial.batch),
+        "largest_peak_bytes": search.largest.map(|trial| trial.peak_bytes),
+        "smallest_too_large": search.too_large.map(|trial| trial.batch),
+        "trials": search.trials,
+    });
+    json.write(&found, output)?;
+    if !json.is_stdout() {
         output.text(&summary(gpu, &first, &search, rows, context))?;
     }
     Ok(if first.fits { Status::Yes } else { Status::No })

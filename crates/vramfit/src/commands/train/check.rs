@@ -10,6 +10,7 @@ use vramfit_train::{Config, PythonName};
 use super::datasets::{Column, DatasetInfo};
 use super::trained_run::run_action;
 use crate::commands::data::{grouped, grouped_list};
+use crate::commands::results::JsonTarget;
 use crate::context::Context;
 use crate::output::{Output, terminal_columns};
 use crate::status::Status;
@@ -21,18 +22,18 @@ pub(super) fn report(
     info: &DatasetInfo,
     warnings: &[String],
     parameters: Option<u64>,
-    json: bool,
+    json: &JsonTarget,
     output: &mut Output,
 ) -> Result<Status> {
-    if json {
-        output.json(&json!({
-            "schema": 1,
-            "config": config,
-            "data": info,
-            "parameters": parameters,
-            "warnings": warnings,
-        }))?;
-    } else {
+    let plan = json!({
+        "schema": 1,
+        "config": config,
+        "data": info,
+        "parameters": parameters,
+        "warnings": warnings,
+    });
+    json.write(&plan, output)?;
+    if !json.is_stdout() {
         let mut all = lines(config, info);
         all.extend(parameters.map(|count| format!("parameters   {}", grouped(count))));
         all.extend(warnings.iter().map(|text| format!("warning      {text}")));

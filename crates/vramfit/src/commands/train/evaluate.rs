@@ -8,6 +8,7 @@ use vramfit_core::{Error, Result};
 use super::datasets;
 use super::trained_run::{ModelArgs, TrainedRun};
 use crate::commands::data::grouped;
+use crate::commands::results::JsonTarget;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -17,7 +18,7 @@ pub(super) fn run(
     run: &Path,
     data: &Path,
     model: &ModelArgs,
-    json: bool,
+    json: &JsonTarget,
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
@@ -50,11 +51,10 @@ pub(super) fn run(
         "info": info,
     });
     let result = run.perform("evaluate", model, request, context, output, json)?;
-    if json {
-        output.json(&json!({ "schema": 1, "result": result }))?;
-        return Ok(Status::Yes);
+    json.write(&json!({ "schema": 1, "result": result }), output)?;
+    if !json.is_stdout() {
+        output.text(&table(&result))?;
     }
-    output.text(&table(&result))?;
     Ok(Status::Yes)
 }
 

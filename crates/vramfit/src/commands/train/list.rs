@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use vramfit_core::report::Report;
 use vramfit_core::{Error, Result};
 
+use crate::commands::results::JsonTarget;
 use crate::files::{cannot_read, writable, write};
 use crate::metrics_logs;
 use crate::output::Output;
@@ -21,7 +22,7 @@ pub(super) fn run(
     directory: &Path,
     html: Option<&Path>,
     force: bool,
-    json: bool,
+    json: &JsonTarget,
     output: &mut Output,
 ) -> Result<Status> {
     let html = html.map(|path| writable(path, force)).transpose()?;
@@ -46,13 +47,13 @@ pub(super) fn run(
             .hint("name a directory that has those of `vramfit train` or `fit`, such as `runs`"));
     }
     let report = Report::from_training_runs(&runs);
-    match json {
-        true => output.data(&format!("{}\n", report.to_json()))?,
-        false => output.text(&format!("{}\n", report.to_full_text()))?,
+    json.write(&report.json, output)?;
+    if !json.is_stdout() {
+        output.text(&format!("{}\n", report.to_full_text()))?;
     }
     if let Some(path) = html {
         write(&path, &report.to_html(), force)?;
-        output.info(&format!("written to {}", path.display()));
+        output.info(&format!("report written to {}", path.display()));
     }
     Ok(Status::Yes)
 }

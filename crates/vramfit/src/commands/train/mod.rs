@@ -22,10 +22,12 @@ pub(super) mod trained_run;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use clap::ArgGroup;
 use vramfit_core::{Error, ErrorKind, Result};
 use vramfit_train::Config;
 
 use self::trained_run::ModelArgs;
+use super::results::JsonArgs;
 use crate::command_line::shell_line;
 use crate::context::Context;
 use crate::files::cannot_read;
@@ -38,6 +40,7 @@ use crate::status::Status;
 /// Rows are streamed in bounded memory. Checkpoints are saved during the run, and the same command resumes
 /// from the latest one.
 #[derive(clap::Args, Debug)]
+#[command(group = ArgGroup::new("results").args(["html", "json"]).multiple(true))]
 #[command(after_help = "\
 Examples:
   vramfit train --init train.toml
@@ -92,11 +95,11 @@ pub(crate) struct Args {
     /// Show the runs in a directory side by side
     #[arg(long, value_name = "DIR", conflicts_with_all = ["init", "evaluate", "check", "dry_run", "set"])]
     list: Option<PathBuf>,
-    /// Write the list as a self-contained HTML file, too (with `--list`)
-    #[arg(long, value_name = "FILE", requires = "list")]
+    /// Write the report as a self-contained HTML file (with `--list`)
+    #[arg(long, value_name = "FILE", requires = "list", alias = "report")]
     html: Option<PathBuf>,
-    /// Overwrite an existing file (with `--html`)
-    #[arg(long, requires = "html")]
+    /// Overwrite existing files (with `--html` or `--json`)
+    #[arg(long, requires = "results")]
     force: bool,
     /// Dry-run on a virtual GPU and report the largest batch size that fits
     #[arg(long, value_name = "GPU", conflicts_with = "check")]
@@ -122,9 +125,8 @@ pub(crate) struct Args {
     /// How progress is shown
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ProgressMode::Auto)]
     progress: ProgressMode,
-    /// Print one JSON object at the end
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 /// How progress is shown, as `progress=` of `vramfit.train.fit`.
@@ -158,15 +160,16 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if let Some(path) = &args.init {
         return init::run(path, args.data.as_deref(), output);
     }
+    let json = args.json.target(args.force)?;
     if let Some(directory) = &args.list {
-        return list::run(directory, args.html.as_deref(), args.force, args.json, output);
+        return list::run(directory, args.html.as_deref(), args.force, &json, output);
     }
     if let Some([run, data]) = args.evaluate.as_deref() {
         let model = ModelArgs {
             checkpoint: args.checkpoint.clone().unwrap_or_else(|| "best".into()),
             device: args.device.clone(),
         };
-        return evaluate::run(run, data, &model, args.json, context, output);
+        return evaluate::run(run, data, &model, &json, context, output);
     }
     let file = args.config.as_deref().expect("clap requires it");
     let config = read(file, &args.overrides())?;
@@ -175,18 +178,18 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let warnings = ineffective_keys::check(&config, &info)?;
     if args.check {
         let parameters = check::count_own_parameters(&config, &info, context)?;
-        return check::report(file, &config, &info, &warnings, parameters, args.json, output);
+        return check::report(file, &config, &info, &warnings, parameters, &json, output);
     }
     if let Some(gpu) = &args.dry_run {
         let _interruption = Interruption::watch()?;
-        return batch_search::run(gpu, file, &config, &info, args.json, context, output);
+        return batch_search::run(gpu, file, &config, &info, &json, context, output);
     }
-    if !args.json {
+    if !json.is_stdout() {
         for warning in &warnings {
             output.info(&format!("warning: {warning}"));
         }
     }
-    match start::run(args, &config, &info, context, output) {
+    match start::run(args, &config, &info, json, context, output) {
         // What was asked for is right, and would have been done with more space on a disk.
         Err(error) if error.kind() == ErrorKind::Io => {
             output.error(&error);

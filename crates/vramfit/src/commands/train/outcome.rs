@@ -9,6 +9,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::request::{NonFiniteCause, Outcome, OutcomeKind};
 use crate::child;
+use crate::commands::results::JsonTarget;
 use crate::files::write;
 use crate::metrics_logs;
 use crate::output::Output;
@@ -25,7 +26,7 @@ pub(super) struct FinishedRun<'a> {
     /// The signal that ended it at once, after another one had not.
     pub(super) forced_by: Option<i32>,
     pub(super) directory: &'a Path,
-    pub(super) json: bool,
+    pub(super) json: JsonTarget,
     /// Whether this process reports; one of several does.
     pub(super) is_primary: bool,
     /// How its process ended.
@@ -56,13 +57,14 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
             is_saved = false;
         }
     }
-    if ran && run.is_primary && run.json {
-        output.json(&json!({
+    if ran && run.is_primary {
+        let result = json!({
             "schema": 1,
             "outcome": outcome.kind,
             "directory": run.directory,
             "result": outcome.result,
-        }))?;
+        });
+        run.json.write(&result, output)?;
     }
     if let Some(cause) = &outcome.save_error {
         output.error(&save_error(outcome.step, cause, run.directory, resume));

@@ -13,6 +13,7 @@ use super::stop_requests::StopRequests;
 use super::{Args, ProgressMode};
 use super::{check, command_with, given_command, outcome};
 use crate::child;
+use crate::commands::results::JsonTarget;
 use crate::context::Context;
 use crate::output::{Output, terminal_columns};
 use crate::status::Status;
@@ -22,6 +23,7 @@ pub(super) fn run(
     args: &Args,
     config: &Config,
     info: &DatasetInfo,
+    json: JsonTarget,
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
@@ -42,7 +44,7 @@ pub(super) fn run(
             _ => Resume::Auto,
         },
         force_resume: args.force_resume,
-        progress: match output.is_quiet() || args.json {
+        progress: match output.is_quiet() || json.is_stdout() {
             true => ProgressMode::None,
             false => args.progress,
         },
@@ -50,7 +52,7 @@ pub(super) fn run(
         dry_run: false,
         parent_pid: Some(std::process::id()),
     })?;
-    if !args.json && is_primary {
+    if !json.is_stdout() && is_primary {
         let columns = terminal_columns(std::io::stderr());
         for line in check::summary(config, info) {
             output.info(&check::fitted(&line, columns));
@@ -72,7 +74,7 @@ pub(super) fn run(
         dry_run_command: command_with(context, &["--dry-run", "GPU"]),
         forced_by: Some(forced_by.load(Ordering::SeqCst)).filter(|signal| *signal != 0),
         directory: &directory,
-        json: args.json,
+        json,
         is_primary,
         ended,
         outcome: request.outcome(),

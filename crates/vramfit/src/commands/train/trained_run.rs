@@ -13,6 +13,7 @@ use super::outcome::STOP_SIGNALS;
 use super::request::{OutcomeKind, RequestDir};
 use super::start::python;
 use crate::child;
+use crate::commands::results::JsonTarget;
 use crate::context::Context;
 use crate::files::cannot_read;
 use crate::output::Output;
@@ -160,13 +161,14 @@ impl TrainedRun {
         mut request: Json,
         context: &Context,
         output: &Output,
-        json: bool,
+        json: &JsonTarget,
     ) -> Result<Json> {
         request["action"] = action.into();
         request["run"] = self.directory.to_string_lossy().into();
         request["checkpoint"] = model.checkpoint.clone();
         request["device"] = json!(model.device.as_deref().or(self.device()));
-        request["progress"] = if json || output.is_quiet() { "none" } else { "auto" }.into();
+        request["progress"] =
+            if json.is_stdout() || output.is_quiet() { "none" } else { "auto" }.into();
         request["parent_pid"] = std::process::id().into();
         run_action(&request, context)
     }

@@ -1,0 +1,221 @@
+//! What all commands have in common, tested on the definition of the command line itself.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use clap::builder::StyledStr;
+use clap::{Arg, ArgAction};
+
+use super::*;
+use crate::usage;
+
+fn read(path: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[test]
+fn colors_are_read_from_an_invalid_line() {
+    for (line, choice) in [
+        ("vramfit --color always --help", ColorChoice::Always),
+        ("vramfit gpus --color=never --wrong", ColorChoice::Never),
+        ("vramfit --color", ColorChoice::Auto),
+        ("vramfit --color sometimes", ColorChoice::Auto),
+        ("vramfit dryrun -- train.py --color always", ColorChoice::Auto),
+        ("vramfit --colors always", ColorChoice::Auto),
+    ] {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        assert_eq!(color_choice(&words), choice, "{line}");
+    }
+}
+
+#[test]
+fn definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_command_has_examples_recorded_lines_and_a_page_with_its_options() {
+    for command in Cli::command().get_subcommands() {
+        let name = command.get_name();
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let example = format!("vramfit {name}");
+        assert!(help.matches(&example).count() >= 3, "`{name} --help` lacks three examples");
+        let recorded = read(&format!("tests/cli/{name}.trycmd"));
+        assert!(recorded.contains(&format!("$ {example}")), "{name}.trycmd runs another command");
+        let page = read(&format!("../../docs/commands/{name}.md"));
+        let actions = command.get_subcommands();
+        for option in actions
+            .chain([command])
+            .flat_map(clap::Command::get_arguments)
+            .filter(|argument| !argument.is_hide_set())
+            .filter_map(|argument| argument.get_long())
+        {
+            assert!(page.contains(&format!("`--{option}")), "{name}.md lacks `--{option}`");
+        }
+    }
+}
+
+/// Returns every command and action with its words, such as `data inspect`.
+fn all_commands() -> Vec<(String, clap::Command)> {
+    fn add(words: &str, command: &clap::Command, all: &mut Vec<(String, clap::Command)>) {
+        for inner in command.get_subcommands() {
+            let words = format!("{words} {}", inner.get_name()).trim().to_owned();
+            all.push((words.clone(), inner.clone()));
+            add(&words, inner, all);
+        }
+    }
+    let mut all = Vec::new();
+    add("", &Cli::command(), &mut all);
+    all
+}
+
+/// Returns every option of that name, with the words of its command.
+fn all_options(name: &str) -> Vec<(String, Arg)> {
+    let found = all_commands().into_iter().filter_map(|(words, command)| {
+        let mut options = command.get_arguments();
+        options.find(|option| option.get_long() == Some(name)).map(|option| (words, option.clone()))
+    });
+    found.collect()
+}
+
+fn value_name(option: &Arg) -> &str {
+    option.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str())
+}
+
+/// Parses a value as an option does, and nothing else of its command.
+fn parses(option: &Arg, value: &str) -> bool {
+    let alone = Arg::new("value").value_parser(option.get_value_parser().clone());
+    clap::Command::new("test").arg(alone).try_get_matches_from(["test", value]).is_ok()
+}
+
+#[test]
+fn json_is_one_option_with_one_meaning() {
+    let options = all_options("json");
+    let help: BTreeSet<String> =
+        options.iter().filter_map(|(_, it)| it.get_help().map(StyledStr::to_string)).collect();
+    assert_eq!(help.len(), 1, "{help:?}");
+    for (words, option) in &options {
+        assert_eq!(value_name(option), "FILE", "{words}");
+        assert_eq!(option.get_num_args().map(|it| it.min_values()), Some(0), "{words}");
+    }
+    // No other command has results that a program could read, or starts one that has.
+    let without = ["run", "env", "completions"];
+    for (words, command) in all_commands() {
+        let is_leaf = command.get_subcommands().count() == 0;
+        let has_json = options.iter().any(|(with, _)| *with == words);
+        assert_eq!(has_json || without.contains(&&*words), is_leaf || has_json, "{words}");
+    }
+}
+
+#[test]
+fn json_goes_to_standard_output_without_a_file_and_with_a_dash() {
+    for (line, is_stdout) in [
+        ("vramfit doctor --json", true),
+        ("vramfit doctor --json -", true),
+        ("vramfit doctor --json --train", true),
+        ("vramfit doctor --json answer.json", false),
+        ("vramfit dryrun --gpu t4 --json -- train.py", true),
+        ("vramfit dryrun --gpu t4 --json=answer.json train.py", false),
+        ("vramfit data inspect train.h5 --json", true),
+        ("vramfit gpus --json - t4", true),
+        ("vramfit gpus show t4 --json", true),
+    ] {
+        let cli = Cli::try_parse_from(line.split(' ')).expect(line);
+        assert_eq!(cli.output_options().json, is_stdout, "{line}");
+    }
+}
+
+#[test]
+fn a_page_is_html_everywhere_and_report_is_its_other_name() {
+    let with_page: Vec<String> = all_options("html").into_iter().map(|(words, _)| words).collect();
+    assert_eq!(with_page, ["dryrun", "plan", "explain", "report", "replay", "diff", "train"]);
+    for (words, option) in all_options("html") {
+        assert_eq!(value_name(&option), "FILE", "{words}");
+        assert_eq!(option.get_all_aliases(), Some(vec!["report"]), "{words}");
+        let help = option.get_help().map(StyledStr::to_string).unwrap_or_default();
+        assert!(help.starts_with("Write the report as a self-contained HTML file"), "{words}");
+    }
+    assert!(all_options("report").is_empty());
+}
+
+#[test]
+fn whatever_is_written_is_overwritten_by_force_only() {
+    for (words, command) in all_commands() {
+        let has = |name| command.get_arguments().any(|option| option.get_long() == Some(name));
+        assert!(has("force") || !(has("json") || has("html")), "{words}");
+    }
+}
+
+#[test]
+fn the_whole_report_is_full_everywhere() {
+    let with_full: Vec<String> = all_options("full").into_iter().map(|(words, _)| words).collect();
+    assert_eq!(with_full, ["dryrun", "explain", "report", "replay", "data inspect"]);
+    for (words, option) in all_options("full") {
+        assert!(matches!(option.get_action(), ArgAction::SetTrue), "{words}");
+    }
+    assert!(all_options("all").is_empty());
+}
+
+#[test]
+fn amounts_and_times_are_written_alike_everywhere() {
+    let (mut amounts, mut times) = (0, 0);
+    for (words, command) in all_commands() {
+        for option in command.get_arguments() {
+            let name = format!("{words} {}", option.get_id());
+            match value_name(option) {
+                "BYTES" | "AMOUNT" => {
+                    amounts += 1;
+                    for value in ["8Gi", "8GiB", "8 GB", "512MiB", "15843721216"] {
+                        assert!(parses(option, value), "{name}: {value}");
+                    }
+                    for value in ["16", "8 gigs", "5h"] {
+                        assert!(!parses(option, value), "{name}: {value}");
+                    }
+                }
+                "TIME" => {
+                    times += 1;
+                    for value in ["60", "60s", "5m", "0.5h"] {
+                        assert!(parses(option, value), "{name}: {value}");
+                    }
+                    for value in ["5 minutes", "8GiB", ""] {
+                        assert!(!parses(option, value), "{name}: {value}");
+                    }
+                }
+                "SIZE" | "SECONDS" | "DURATION" => panic!("{name} has another name for its value"),
+                _ => {}
+            }
+        }
+    }
+    assert!(amounts > 15 && times > 4, "{amounts} {times}");
+    let hold = &all_options("for")[0].1;
+    assert!(parses(hold, "5m"));
+    for (words, option) in all_options("fraction") {
+        for value in ["0.9", "90%", "90 %"] {
+            assert!(parses(&option, value), "{words}: {value}");
+        }
+    }
+}
+
+#[test]
+fn every_misspelled_option_and_command_gets_a_suggestion() {
+    let hint = |words: &str| {
+        let line = words.split(' ').map(OsString::from);
+        let line: Vec<OsString> = ["vramfit".into()].into_iter().chain(line).collect();
+        let error = parse(&line, ColorChoice::Never).expect_err("it is misspelled");
+        let command = usage::find_command(&line).join(" ");
+        usage::from_clap(&error, &command).hint_text().unwrap_or_default().to_owned()
+    };
+    let global = Cli::command().get_arguments().cloned().collect::<Vec<_>>();
+    for (words, command) in all_commands() {
+        if !words.contains(' ') {
+            let misspelled = &words[..words.len() - 1];
+            assert!(hint(misspelled).contains(&format!("`{words}`")), "{}", hint(misspelled));
+        }
+        for option in command.get_arguments().chain(&global).filter_map(Arg::get_long) {
+            let misspelled = format!("{words} --{option}{}", &option[option.len() - 1..]);
+            let hint = hint(&misspelled);
+            assert!(hint.starts_with("did you mean `--"), "{misspelled}: {hint}");
+        }
+    }
+}
