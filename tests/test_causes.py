@@ -114,12 +114,12 @@ CASES = {
     "double buffering": (
         DOUBLE_BUFFERING,
         {},
-        ["2 arrays outside the program that ran", "program.py:6 (load)"],
+        ["2 arrays that the script keeps", "program.py:6 (load)"],
     ),
     "two equal peaks": (
         TWO_PEAKS,
         {},
-        ["`f32[256,1048576]`", "the next peak is about 1.9 GiB", "`f32[250,1000,1000]`"],
+        ["`f32[256,1048576]`", "the peak would be about 1.9 GiB", "`f32[250,1000,1000]`"],
     ),
     "constant": (CONSTANT, {}, ["outside the pool: 64.0 MiB are constants of `jit_f`"]),
     "stack of a scan": (SCAN, {}, ["`f32[64,8192,256]`", "one slice per iteration of a loop"]),

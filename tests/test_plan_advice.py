@@ -166,7 +166,7 @@ def test_more_memory_for_the_pool_is_a_plan(write_script, tmp_path):
     assert found["baseline"]["fits"] == {"t4": False}
     assert found["baseline"]["xla_remat"]["recomputed_us"] >= 0
     assert found["recommended"]["fits"] == {"t4": True}
-    assert found["recommended"]["moves"] == ["let JAX's pool use 0.92 of GPU memory"]
+    assert found["recommended"]["moves"] == ["raise JAX's memory fraction to 0.92"]
     assert "memory_fraction = 0.92" in plan.read_text()
     dry = vramfit(
         "dryrun", "--full", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan, *command

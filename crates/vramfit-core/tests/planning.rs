@@ -301,7 +301,7 @@ fn values_are_offloaded_where_nothing_fits() {
     // The values that the fastest plan keeps.
     let chosen = &plans[1].sites[0];
     assert!(chosen.saved.is_empty() && !chosen.offloaded.is_empty());
-    assert!(chosen.describe().contains("offload train.py:3 (layer)"));
+    assert!(chosen.describe().contains("offload the values of train.py:3 (layer)"));
     assert!(plans[0].edits()[0].contains("save_and_offload_only_these_names"));
     let text = plans[1].to_toml(&PlanSource::default()).expect("TOML");
     let (read, _) = Plan::parse(&text, Path::new("plan.toml")).expect("a plan");
@@ -346,7 +346,7 @@ fn settings_are_changed_where_they_can_help() {
     let changes: Vec<_> = plans.iter().flat_map(Plan::moves).collect();
     assert_eq!(
         changes,
-        ["let JAX's pool use 0.92 of GPU memory", "turn XLA's rematerialization pass off"]
+        ["raise JAX's memory fraction to 0.92", "turn XLA's rematerialization pass off"]
     );
     // Not for what exceeds the larger pool, nor where something fits.
     for other in [row(Plan::default(), 1300, 5.0), row(Plan::default(), 900, 5.0)] {

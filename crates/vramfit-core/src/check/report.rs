@@ -275,7 +275,7 @@ impl Row {
             let (first, last) = (self.history[0], self.history[self.history.len() - 1]);
             let percent = (last as f64 / first.max(1) as f64 - 1.0) * 100.0;
             details.push(format!(
-                "peaks accepted so far: {} ({percent:+.1} % in all)",
+                "peaks accepted so far: {} ({percent:+.1} % total)",
                 peaks.join(", ")
             ));
         }

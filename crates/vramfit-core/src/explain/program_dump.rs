@@ -33,7 +33,7 @@ impl Log {
             total: Size::exact(memory.occupied_bytes()),
         };
         let mut log = Log::new(source.clone());
-        let text = format!("`{source}` needs {} in all", Bytes(need.total.bytes));
+        let text = format!("`{source}` needs {} total", Bytes(need.total.bytes));
         log.push(0, text, Message::DumpedProgram { need });
         let mut largest: Vec<&Buffer> =
             memory.buffers.iter().filter(|buffer| buffer.peak_bytes > 0).collect();

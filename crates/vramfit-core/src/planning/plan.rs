@@ -157,20 +157,21 @@ impl SitePlan {
             Some(other) => format!("policy {other}"),
             None => {
                 let verb = match self.offloaded.is_empty() {
-                    true => "keep",
-                    false => "offload",
+                    true => "save the values of",
+                    false => "offload the values of",
                 };
                 match &self.kept_lines[..] {
                     [] => "recompute everything".to_owned(),
                     [line] => format!("{verb} {}", short_name(line)),
                     [line, rest @ ..] => {
-                        format!("{verb} {} and {} more", short_name(line), rest.len())
+                        let lines = if rest.len() == 1 { "line" } else { "lines" };
+                        format!("{verb} {} and {} more {lines}", short_name(line), rest.len())
                     }
                 }
             }
         };
         let kept = match self.offload_inputs {
-            true => format!("{kept}, offload what enters"),
+            true => format!("{kept}, offload its inputs to the host"),
             false => kept,
         };
         match (self.kind, self.segments.len()) {

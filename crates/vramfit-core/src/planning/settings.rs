@@ -48,7 +48,7 @@ impl PlanSettings {
     /// Returns the changes, each in a few words.
     pub fn describe(&self) -> Vec<String> {
         let fraction = self.memory_fraction;
-        let fraction = fraction.map(|it| format!("let JAX's pool use {it} of GPU memory"));
+        let fraction = fraction.map(|it| format!("raise JAX's memory fraction to {it}"));
         let preallocation = self.preallocate.map(|on| match on {
             true => "let JAX preallocate its pool".to_owned(),
             false => "let JAX's pool grow".to_owned(),

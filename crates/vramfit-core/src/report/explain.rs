@@ -160,7 +160,7 @@ fn largest_fit(explanation: &Explanation) -> Option<Section> {
     });
     let note = match fits.is_exact {
         true => "fresh pools hold the same live blocks, placed in the order of their addresses",
-        false => "as precise as the log, which does not list every block",
+        false => "rounded in the log, which does not list every block",
     };
     let table = Table::new(&["largest request that fits", "", "bytes"], rows.collect(), note);
     Some(Section::detail("", Content::Table(table)))

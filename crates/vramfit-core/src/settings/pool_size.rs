@@ -144,9 +144,15 @@ fn limit_note(requested_bytes: u64, options: &PoolOptions) -> Option<String> {
             Bytes(step)
         ),
     };
-    Some(format!(
-        "the requested limit of {requested_bytes} bytes becomes a limit of {pool_bytes} bytes: {why}"
-    ))
+    let difference = Bytes(pool_bytes.abs_diff(requested_bytes));
+    let direction = if pool_bytes < requested_bytes { "less" } else { "more" };
+    // One decimal more than elsewhere, since the difference is small.
+    let becomes = match pool_bytes as f64 / f64::from(1 << 30) {
+        gibibytes if gibibytes >= 1.0 => format!("{gibibytes:.2} GiB"),
+        _ => Bytes(pool_bytes).to_string(),
+    };
+    let limit = Bytes(requested_bytes).to_exact_text();
+    Some(format!("the limit of {limit} becomes {becomes} ({difference} {direction}: {why})"))
 }
 
 fn fraction_reason(fraction: f64, budget: Option<GpuMemoryBudget>) -> String {
@@ -297,12 +303,12 @@ mod tests {
         };
         // 500 MiB are 250 pages; the nearest fraction of 32 bits is a few bytes below.
         let old = note(500 << 20, RELEASES[0], AllocatorKind::Bfc).unwrap();
-        assert!(old.contains("limit of 524288000 bytes becomes"), "{old}");
-        assert!(old.contains("a limit of 52428"), "{old}");
+        assert!(old.contains("the limit of 500MiB becomes 500.0 MiB ("), "{old}");
+        assert!(old.contains(" B less: JAX reads"), "{old}");
         assert!(!old.contains("multiples"), "{old}");
         assert_eq!(note(500 << 20, RELEASES[1], AllocatorKind::Bfc), None);
         let pages = note((500 << 20) + 1, RELEASES[1], AllocatorKind::Bfc).unwrap();
-        assert!(pages.contains("a limit of 524288000 bytes: "), "{pages}");
+        assert!(pages.contains("524288001 becomes 500.0 MiB (1 B less: "), "{pages}");
         assert!(pages.contains("multiples of 2.0 MiB"), "{pages}");
         assert!(note(500 << 20, RELEASES[1], AllocatorKind::CudaAsync).is_some());
     }

@@ -14,7 +14,7 @@ train on l4: peak 10.0 GiB, 2.0 GiB more than accepted (8.0 GiB)
   and 1 more lines
   peak in `jit_step`, compared with commit 1a2b3c4
   code +2.0 GiB, toolchain 0 B (JAX 0.9.2 -> 0.10.2, compiler cuda13-0.9.2 -> cuda13-0.10.2)
-  peaks accepted so far: 7.0 GiB, 8.0 GiB (+14.3 % in all)
+  peaks accepted so far: 7.0 GiB, 8.0 GiB (+14.3 % total)
 unchanged: eval on l4
 to accept what was measured: vramfit check --update train
 note: `XLA_FLAGS` of the shell is not used

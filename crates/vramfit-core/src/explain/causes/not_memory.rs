@@ -82,7 +82,7 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let (confidence, summary) = match &event.message {
         Message::DonationError => (
             Confidence::Sure,
-            "a buffer was used after it was donated, or donated twice; no request for memory failed. Use the \
+            "a buffer was used after it was donated, or donated twice; this log shows no failed allocation. Use the \
              arrays that the call returned in place of those"
                 .to_owned(),
         ),

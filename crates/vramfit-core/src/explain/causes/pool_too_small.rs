@@ -267,7 +267,7 @@ fn by_memory_map(facts: &Facts<'_>) -> Option<Judgement> {
     let fits = &facts.figures.fits;
     let summary = format!(
         "the request that failed is not in the map: it was larger than the largest free block, {}, of {} free \
-         in all; the program's output names it",
+         total; the program's output names it",
         Bytes(fits.now?),
         Bytes(fits.without_fragmentation?)
     );

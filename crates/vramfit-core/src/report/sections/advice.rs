@@ -219,14 +219,14 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
              and values in host memory"
         }
         false => {
-            "`jax.checkpoint` around a layer saves only its inputs, and recomputes the rest; \
+            "around a layer it saves only the inputs, and recomputes the rest; \
              `vramfit plan` measures where"
         }
     };
     Some(Advice {
         bytes,
         text: format!(
-            "save less for the backward pass: {} are saved activations{at}; {remedy}",
+            "rematerialize more (`jax.checkpoint`): {} are saved activations{at}; {remedy}",
             Bytes(bytes),
         ),
     })
@@ -326,11 +326,12 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
     let bytes = others.clone().map(|entry| entry.bytes).sum();
     // The largest comes first.
     let largest = others.clone().next()?;
-    let at = if largest.site.is_empty() {
-        String::new()
-    } else {
-        let line = file_name(&largest.site);
-        format!(", {} of it from {line}", Bytes(largest.bytes))
+    let line = file_name(&largest.site);
+    let is_all = largest.bytes == bytes;
+    let at = match (line, is_all) {
+        ("", _) => String::new(),
+        (line, true) => format!(", from {line}"),
+        (line, false) => format!(", {} of it from {line}", Bytes(largest.bytes)),
     };
     Some(Advice {
         bytes,
@@ -339,9 +340,10 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
                 "free arrays before the peak: in this run, nothing after it reads {}{at}",
                 Bytes(bytes)
             ),
-            false => {
-                format!("free arrays, if the script no longer needs them: {}{at}", Bytes(bytes))
+            false if is_all && !line.is_empty() => {
+                format!("drop what {line} keeps: {}", Bytes(bytes))
             }
+            false => format!("drop arrays that the script keeps: {}{at}", Bytes(bytes)),
         },
     })
 }
@@ -389,7 +391,10 @@ mod tests {
     fn a_program_that_rematerializes_is_not_advised_to() {
         let text = |operations: &[&str]| activations(&memory(operations)).expect("all of it").text;
         let plain = text(&["jit(step)/jvp()/dot_general"]);
-        assert!(plain.contains("`jax.checkpoint` around a layer"), "{plain}");
+        assert!(
+            plain.contains("(`jax.checkpoint`): 4.0 KiB are saved activations; around a layer"),
+            "{plain}"
+        );
         let inner = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
         let rematerializing = text(&["jit(step)/jvp()/dot_general", inner]);
         assert!(rematerializing.contains("rematerializes already"), "{rematerializing}");

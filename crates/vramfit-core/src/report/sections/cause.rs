@@ -121,7 +121,7 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     match largest.kind {
         EntryKind::Arrays => format!("{bytes} are {count}{}", origin(group)),
         EntryKind::OtherArrays => {
-            format!("{bytes} are {count} outside the program that ran{}", origin(group))
+            format!("{bytes} are {count} that the script keeps{}", origin(group))
         }
         EntryKind::Program(Owner::Outputs) => match undonated(summary) {
             Some(which) => format!("{bytes} are outputs: {which}"),
@@ -138,23 +138,23 @@ fn values(group: &CauseGroup) -> String {
         true => ", one slice per iteration of a loop",
         false => "",
     };
-    let of_size = |size: &ValueSize| format!("of the size of `{}`", size.shape);
+    let like = |size: &ValueSize| format!("as large as `{}`", size.shape);
     let all = match &group.sizes[..] {
         [only] if only.count == 1 => {
             format!("one buffer of the {}, `{}`", kind.label(), only.shape)
         }
-        [only] => format!("{} {}", buffers(only.count), of_size(only)),
+        [only] => format!("{} {}", buffers(only.count), like(only)),
         [first, second] => format!(
             "{} {} and {} {}",
             buffers(first.count),
-            of_size(first),
-            second.count,
-            of_size(second)
+            like(first),
+            count_word(second.count),
+            like(second)
         ),
         [first, rest @ ..] => format!(
             "{} {} and {} smaller ones with as many elements",
             buffers(first.count),
-            of_size(first),
+            like(first),
             rest.iter().map(|size| size.count).sum::<u64>()
         ),
         [] => buffers(group.count),
@@ -165,8 +165,14 @@ fn values(group: &CauseGroup) -> String {
 fn buffers(count: u64) -> String {
     match count {
         1 => "one buffer".to_owned(),
-        count => format!("{count} buffers"),
+        count => format!("{} buffers", count_word(count)),
     }
+}
+
+fn count_word(count: u64) -> String {
+    const WORDS: [&str; 8] = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    let word = usize::try_from(count).ok().and_then(|count| WORDS.get(count.checked_sub(2)?));
+    word.map_or_else(|| count.to_string(), |word| (*word).to_owned())
 }
 
 /// Names the largest entry of an owner.
@@ -190,7 +196,8 @@ fn named(group: &CauseGroup) -> String {
 fn origin(group: &CauseGroup) -> String {
     match (group.lines.is_empty(), group.largest.made_by.as_str()) {
         (true, "") => String::new(),
-        (true, made_by) => format!(", made by: {made_by}"),
+        (true, "upload") => ", copied from the host".to_owned(),
+        (true, program) => format!(", made by `{program}`"),
         (false, _) => from_lines(&group.lines),
     }
 }
@@ -234,11 +241,12 @@ fn remainder(cause: &Cause, summary: &RunSummary) -> Option<String> {
     };
     let device = summary.critical_device()?;
     let limit = Bytes(device.capacity_bytes);
-    let enough = match (summary.is_refused(), next.total_bytes > device.capacity_bytes) {
-        (true, true) => format!(", still more than {limit}"),
-        (true, false) => format!(", less than {limit}"),
-        (false, _) => String::new(),
+    let (without, enough) = match (summary.is_refused(), next.total_bytes > device.capacity_bytes) {
+        (true, true) => ("even without", format!(", still more than {limit}")),
+        (true, false) => ("without", format!(", less than {limit}")),
+        (false, _) => ("even without", String::new()),
     };
+    let them = if cause.groups.first()?.count == 1 { "it" } else { "them" };
     let what = match next.group.workspace() {
         _ if next.group.is_values() => {
             format!("{}{}", values(&next.group), from_lines(&next.group.lines))
@@ -247,7 +255,7 @@ fn remainder(cause: &Cause, summary: &RunSummary) -> Option<String> {
         None => next.group.largest.kind.label().to_owned(),
     };
     Some(format!(
-        "without that, the next peak is about {}{enough}; {} of it: {what}",
+        "{without} {them} the peak would be about {}{enough}; {} of it: {what}",
         Bytes(next.total_bytes),
         Bytes(next.group.bytes)
     ))

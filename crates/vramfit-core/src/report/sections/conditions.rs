@@ -230,7 +230,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
             });
             format!(
                 "`--steps {steps}` stopped the run after call {} of `{}`{site}, the detected training \
-                 step ({}){why}; what would follow is not included{exit}",
+                 step ({}){why}; anything after that is not included{exit}",
                 stop.calls,
                 stop.program,
                 reason(*evidence)

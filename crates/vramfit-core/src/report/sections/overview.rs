@@ -160,11 +160,11 @@ fn pool(header: &Header, device: &DeviceSummary) -> Option<Metric> {
 /// What becomes of the failed request where the driver reports the highest total.
 fn total_range(summary: &RunSummary) -> Option<Metric> {
     let range = summary.total_range?;
-    let value = if range.is_met { "succeeds" } else { "fails" };
+    let value = if range.is_met { "succeeds" } else { "also fails" };
     let total = mebibytes(range.max_total_memory_bytes);
-    let note = format!("the failed execution, with {total}, the highest total that drivers report");
+    let note = format!("on a card that reports {total}, the most that drivers report");
     let value = Value::Text(value.to_owned());
-    Some(Metric::new("at the highest total", value, note))
+    Some(Metric::new("highest total", value, note))
 }
 
 fn steady_state_note(summary: &RunSummary) -> String {

@@ -33,7 +33,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let note = rest.first().map_or_else(String::new, |largest| {
         let calls: u64 = rest.iter().map(|program| program.calls).sum();
         format!(
-            "{} more with {calls} calls in all, each of at most {}",
+            "{} more with {calls} calls total, each of at most {}",
             rest.len(),
             Bytes(needed(largest))
         )

@@ -82,7 +82,7 @@ pub(in crate::report) fn late_section(summary: &RunSummary) -> Option<Section> {
     let late = findings(summary).into_iter();
     let late = late.filter(|finding| finding.id == SET_TOO_LATE);
     let points = late.map(|finding| describe(&finding)).collect();
-    Section::list("settings without effect", points)
+    Section::list("settings that had no effect", points)
 }
 
 /// It is about when a variable was set, and not about its value.

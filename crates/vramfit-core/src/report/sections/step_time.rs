@@ -8,12 +8,16 @@ use crate::report::{Metric, Section, Value};
 /// More than these would hide the rest of the report; the JSON has more.
 const MAX_SHOWN: usize = 3;
 
+/// Less is nothing beside the error of the estimate.
+const MIN_UNKNOWN_SHARE: f64 = 0.005;
+
 /// From the bound to XLA's estimate.
 pub(in crate::report) fn metric(summary: &RunSummary) -> Option<Metric> {
     let time = summary.step_time.as_ref()?;
-    let share = Value::Fraction(time.unknown_share());
-    let source = source(time);
-    let mut note = format!("by {source}, not measured; {share} of it unknown");
+    let mut note = format!("estimated ({})", source(time));
+    if time.unknown_share() >= MIN_UNKNOWN_SHARE {
+        note += &format!("; {} of it unknown", Value::Fraction(time.unknown_share()));
+    }
     if time.unknown_share() > MAX_UNKNOWN_SHARE {
         note += ", too much to compare times";
     }
@@ -25,16 +29,16 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let time = summary.step_time.as_ref()?;
     let shown = time.operations.iter().take(MAX_SHOWN);
     let points = shown.map(|it| point(it, time)).collect();
-    let title = format!("longest operations of a step, by {}", source(time));
+    let title = format!("longest operations of a step, estimated ({})", source(time));
     Section::list(&title, points)
 }
 
 fn source(time: &ProgramTime) -> &'static str {
     match (time.xla_us > 0.0, time.calibrated) {
         (true, false) => "XLA's model",
-        (false, false) => "a roofline",
+        (false, false) => "roofline",
         (true, true) => "XLA's model and calibrated rates",
-        (false, true) => "a roofline of calibrated rates",
+        (false, true) => "roofline of calibrated rates",
     }
 }
 

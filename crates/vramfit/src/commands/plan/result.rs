@@ -317,7 +317,7 @@ impl Found {
             let spare: String =
                 (0..names.len()).map(|gpu| format!("  {:>12}", spare_text(found, gpu))).collect();
             let moves = self.moves(found, spec);
-            let moves = if moves.is_empty() { "none".to_owned() } else { moves.join("; ") };
+            let moves = if moves.is_empty() { "as it is".to_owned() } else { moves.join("; ") };
             let samples = match self.plan_row(found, spec).samples_per_second() {
                 _ if !has_batch => String::new(),
                 Some(rate) => format!("  {rate:>10.0}"),
@@ -393,10 +393,11 @@ fn describe_xla_remat(remat: XlaRemat, plan: &Plan) -> String {
             "{pass} changes the recommended program: it recomputes for {milliseconds:.1} ms of a step"
         )
     } else {
-        let margin = Bytes(remat.margin_bytes);
-        format!(
-            "{pass} does not change the recommended program; it begins when temporaries grow by about {margin}"
-        )
+        let begins = match remat.margin_bytes {
+            0 => "it is at its limit already".to_owned(),
+            bytes => format!("it begins when temporaries grow by about {}", Bytes(bytes)),
+        };
+        format!("{pass} does not change the recommended program; {begins}")
     }
 }
 

@@ -245,7 +245,7 @@ fn steps(config: &Config, info: &DatasetInfo) -> String {
     let total = match (config.training.epochs, config.training.steps) {
         (Some(epochs), None) => format!("{total} in {}", counted(epochs, "epoch")),
         (Some(epochs), Some(_)) => format!("{total} in at most {}", counted(epochs, "epoch")),
-        (None, _) => format!("{total} in all"),
+        (None, _) => format!("{total} total"),
     };
     let dispatch = match config.training.steps_per_dispatch {
         1 => String::new(),
