@@ -97,7 +97,9 @@ def test_values_are_offloaded_to_the_host(write_script, tmp_path):
     found = json.loads(json_file.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
     recommended = found["recommended"]
-    assert recommended["moves"][0].endswith(": recompute everything, offload its inputs to the host")
+    assert recommended["moves"][0].endswith(
+        ": recompute everything, offload its inputs to the host"
+    )
     # 16 iterations of 32,768 x 512 in float32.
     assert recommended["host_memory_bytes"] == 16 * (64 << 20)
     assert recommended["time"]["host_wait_us"] > 0

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use vramfit_core::doctor::Status::{Fail, Pass, Skip, Warn};
 use vramfit_core::doctor::{
-    Check, DoctorReport, Driver, Inventory, JaxProbe, ProbeExit, Status, SystemInfo, VirtualGpu,
-    lines, summary,
+    COLUMNS, Check, DoctorReport, Driver, Inventory, JaxProbe, ProbeExit, Status, SystemInfo,
+    VirtualGpu, lines, summary,
 };
 use vramfit_core::host::{
     ComputeMode, GpuMemory, Host, HostEnvironment, HostGpu, HostMemoryLimit, Mig, Process,
@@ -164,7 +164,7 @@ fn a_sound_machine_passes_everything() {
 #[test]
 fn quiet_lines_leave_out_what_is_as_it_should_be() {
     let info = with(|info| info.dry_run = None);
-    let result = lines(&DoctorReport::new(&info), true, false);
+    let result = lines(&DoctorReport::new(&info), true, false, COLUMNS);
     assert_eq!(result.len(), 1);
     assert_eq!(result[0].status, Some(Skip));
     assert!(

@@ -39,7 +39,7 @@ pub(crate) fn explain_failure(
             return None;
         }
         let report = Report::from_failure(&explanation);
-        let text = report.to_limited_text(MAX_LINES, "vramfit explain --all LOG");
+        let text = report.to_limited_text(MAX_LINES, "vramfit explain --full LOG");
         let others = describe_other_use(Some(std::process::id()), variable);
         Some(std::iter::once(text).chain(others).collect::<Vec<_>>().join("\n"))
     })

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use vramfit_base::text::wrap;
 use vramfit_core::Result;
 
+use crate::command_line;
 use crate::commands;
 use crate::commands::results::JsonArgs;
 use crate::context::Context;
@@ -22,6 +24,8 @@ Exit codes:
   0  success
   1  negative result, such as \"does not fit\"
   2  error, or unknown result
+
+`vramfit help COMMAND` shows the options and examples of a command.
 ")]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -46,6 +50,38 @@ pub(crate) struct Global {
     /// Python interpreter to use, instead of the one that started vramfit
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) python: Option<PathBuf>,
+}
+
+/// The commands by the question that they answer, as help shows them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Will it fit, and what makes it fit", &["dryrun", "plan", "check"]),
+    ("Why it needs so much", &["explain", "report", "diff", "replay"]),
+    ("This machine", &["run", "doctor", "top", "hold", "gpus", "env", "completions"]),
+    ("Training", &["data", "train", "predict", "export"]),
+];
+
+/// Returns the definition of the command line.
+pub(crate) fn command() -> clap::Command {
+    let command = Cli::command();
+    let heading = command.get_styles().get_header();
+    let literal = command.get_styles().get_literal();
+    let mut list = String::new();
+    for (title, names) in GROUPS {
+        list += &format!("{heading}{title}:{heading:#}\n");
+        for name in names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            // The names have 11 letters at most.
+            let lines = wrap(&about, 85, 0);
+            list +=
+                &format!("  {literal}{name:<11}{literal:#}  {}\n", lines.join("\n               "));
+        }
+        list.push('\n');
+    }
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{list}{heading}Options:{heading:#}\n{{options}}{{after-help}}"
+    );
+    command.help_template(template)
 }
 
 /// The commands; each is one file in `commands/`.
@@ -86,6 +122,10 @@ impl Cli {
     pub(crate) fn run(self, context: &Context, output: &mut Output) -> Result<Status> {
         let python_is_named = self.global.python.is_some();
         let context = &context.with_python(self.global.python);
+        let context = &match self.command.program() {
+            Some(program) => command_line::with_own_python([program.as_os_str()], context, output),
+            None => context.clone(),
+        };
         match self.command {
             Command::Dryrun(args) => commands::dryrun::run(args, context, output),
             Command::Plan(args) => commands::plan::run(&args, context, output),
@@ -117,11 +157,23 @@ pub(crate) fn parse(
     line: &[OsString],
     color: ColorChoice,
 ) -> std::result::Result<Cli, clap::Error> {
-    let mut command = Cli::command().color(color);
+    let line = &resolve_help(line);
+    let mut command = command().color(color);
     let matches = command.try_get_matches_from_mut(line);
     let matches = matches.map_err(|error| usage::find_misspelled(&command, line, error))?;
     usage::check_program(&command, &matches)?;
     Cli::from_arg_matches(&matches)
+}
+
+/// Returns a line in which `help COMMAND` is the option `--help` of that command.
+fn resolve_help(line: &[OsString]) -> Vec<OsString> {
+    match line {
+        [program, help, rest @ ..] if help == "help" => {
+            let words = std::iter::once(program).chain(rest).cloned();
+            words.chain(["--help".into()]).collect()
+        }
+        line => line.to_vec(),
+    }
 }
 
 /// Returns what a command line says about colors before it is parsed, since errors in it are colored
@@ -140,6 +192,17 @@ pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
 }
 
 impl Command {
+    /// Returns the first word of the user's command, for a command that starts it.
+    fn program(&self) -> Option<&OsString> {
+        match self {
+            Command::Dryrun(args) => args.command.first(),
+            Command::Plan(args) => args.command.first(),
+            Command::Run(args) => args.command.first(),
+            Command::Explain(args) => args.command.first(),
+            _ => None,
+        }
+    }
+
     /// Returns where its results go as JSON. If that is standard output, errors are JSON too.
     fn json(&self) -> Option<&JsonArgs> {
         Some(match self {

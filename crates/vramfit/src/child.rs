@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
+use vramfit_base::nearest::nearest;
 use vramfit_core::trace::ProcessExit;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -77,7 +78,7 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
             not_found(format!("`{shown}` is not executable"))
                 .hint(format!("start it with its interpreter, or run `chmod +x {shown}`"))
         } else {
-            does_not_exist(&shown)
+            does_not_exist(path)
         });
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -94,10 +95,28 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
         })
 }
 
-/// The error for a program that is named by a path where there is none.
-pub(crate) fn does_not_exist(shown: &str) -> Error {
-    Error::new(ErrorKind::CommandNotFound, format!("`{shown}` does not exist"))
-        .hint("check the path; it is relative to the current directory")
+/// The error for a program that is named by a path where there is none, with the file there whose name is nearest.
+pub(crate) fn does_not_exist(path: &Path) -> Error {
+    let error =
+        Error::new(ErrorKind::CommandNotFound, format!("`{}` does not exist", path.display()));
+    error.hint(match nearest_file(path) {
+        Some(meant) => format!("did you mean `{}`?", meant.display()),
+        None => "check the path; it is relative to the current directory".to_owned(),
+    })
+}
+
+/// Returns the file beside a path whose name is most like it.
+fn nearest_file(path: &Path) -> Option<PathBuf> {
+    let wanted = path.file_name()?.to_str()?;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?.flatten();
+    let mut names: Vec<String> = entries
+        .filter(|entry| entry.path().is_file())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    let meant = *nearest(wanted, names.iter().map(String::as_str)).first()?;
+    Some(path.with_file_name(meant))
 }
 
 /// Starts the command with our own standard streams and waits until it ended, or kills it when its time is up.

@@ -14,6 +14,8 @@ pub struct Context {
     pub in_session: bool,
     /// The words of the command line after the name of the program; known once it is parsed.
     pub arguments: Vec<OsString>,
+    /// A name of Python in the user's command, and the interpreter that it stands for instead of the first on the `PATH`.
+    pub replaced_python: Option<(OsString, PathBuf)>,
 }
 
 impl Context {

@@ -15,6 +15,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, Prog
 use serde::Serialize;
 use serde_json::json;
 use vramfit_core::doctor::{self, Line};
+use vramfit_core::report::{Extent, Report, TextStyle};
 use vramfit_core::{Error, Result};
 
 use crate::ascii;
@@ -22,6 +23,7 @@ use crate::ascii;
 const RED: Style = AnsiColor::Red.on_default().bold();
 const CYAN: Style = AnsiColor::Cyan.on_default().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
+const COMMAND: Style = AnsiColor::Cyan.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
@@ -116,6 +118,33 @@ impl Output {
     /// Writes text for people to standard output: in ASCII where the terminal shows no more.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
         if self.ascii { self.data(&ascii::in_ascii(text)) } else { self.data(text) }
+    }
+
+    /// Writes a report to standard output, in the width of the terminal.
+    pub(crate) fn report(&mut self, report: &Report, extent: Extent<'_>) -> Result<()> {
+        let style = text_style(std::io::stdout(), self.color_of_data);
+        self.text(&(report.to_styled_text(extent, style) + "\n"))
+    }
+
+    /// Prints a report as [`Self::info`] does, in the width of the terminal.
+    pub(crate) fn report_info(&mut self, report: &Report, extent: Extent<'_>) {
+        let style = text_style(std::io::stderr(), self.color);
+        self.info(&report.to_styled_text(extent, style));
+    }
+
+    /// Writes text to standard output that begins with the answer: `yes` where it is the one that is hoped for.
+    pub(crate) fn answer(&mut self, yes: Option<bool>, text: &str) -> Result<()> {
+        let style = match yes {
+            Some(true) => GREEN.bold(),
+            Some(false) => RED,
+            None => YELLOW,
+        };
+        let line = text.find('\n').unwrap_or(text.len());
+        let end = text[..line].find(':').unwrap_or(line);
+        let answer = styled(self.color_of_data, style, &text[..end]);
+        let rest: Vec<String> =
+            text[end..].split('\n').map(|line| paint_commands(self.color_of_data, line)).collect();
+        self.text(&(answer + &rest.join("\n")))
     }
 
     /// Writes a table to standard output; its columns stay where they are.
@@ -215,6 +244,7 @@ impl Output {
             text.push_str(&format!("\n  cause: {}", cause.trim_end().replace('\n', "\n         ")));
         }
         if let Some(hint) = error.hint_text() {
+            let hint = paint_commands(self.color, hint);
             text.push_str(&format!("\n{}: {hint}", self.paint(CYAN, "hint")));
         }
         self.write_stderr(&text);
@@ -274,6 +304,26 @@ fn styled(color: bool, style: Style, text: &str) -> String {
     if color { format!("{style}{text}{style:#}") } else { text.to_owned() }
 }
 
+/// Colors commands of vramfit in a line: one that is the whole line, or stands between backticks.
+fn paint_commands(color: bool, line: &str) -> String {
+    let words = line.trim_start();
+    if words.starts_with("vramfit ") {
+        return line[..line.len() - words.len()].to_owned() + &styled(color, COMMAND, words);
+    }
+    let parts = line.split('`').enumerate().map(|(at, part)| match at % 2 {
+        1 if part.starts_with("vramfit ") => styled(color, COMMAND, part),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+/// Returns how a report is written to a stream. Long lines are hard to read, and columns need some room.
+fn text_style(stream: impl AsFd + IsTerminal, is_colored: bool) -> TextStyle {
+    let style = TextStyle::default();
+    let columns = terminal_columns(stream).map_or(style.columns, |it| it.clamp(40, 120));
+    TextStyle { columns, is_colored }
+}
+
 /// Colors are for terminals; a non-empty `NO_COLOR` turns them off.
 fn wants_color(choice: ColorChoice, on_terminal: bool) -> bool {
     match choice {
@@ -329,6 +379,16 @@ pub(crate) fn terminal_columns(stream: impl AsFd + IsTerminal) -> Option<usize> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_colored_where_they_stand() {
+        let painted =
+            |line| paint_commands(true, line).replace("\x1b[36m", "<").replace("\x1b[0m", ">");
+        assert_eq!(painted("  vramfit run -- x"), "  <vramfit run -- x>");
+        assert_eq!(painted("see `vramfit gpus`, or `JAX`"), "see `<vramfit gpus>`, or `JAX`");
+        assert_eq!(painted("vramfit's own"), "vramfit's own");
+        assert_eq!(paint_commands(false, "`vramfit gpus`"), "`vramfit gpus`");
+    }
 
     #[test]
     fn an_unfinished_line_is_found_in_a_file_and_unknown_in_a_pipe() {

@@ -157,10 +157,19 @@ pub(crate) fn prepend_python_path(directory: PathBuf, users: Option<OsString>) -
     path
 }
 
-fn is_python(program: &Path) -> bool {
+/// Returns `true` if a program is Python, by its name.
+pub(crate) fn is_python(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.strip_prefix("python")
         .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
+/// Returns the script among the arguments of an interpreter.
+pub(crate) fn find_script(arguments: &[OsString]) -> Option<&OsStr> {
+    let options = own_options(arguments.iter().map(OsString::as_os_str));
+    // `-um` is an option of its own and the beginning of something else.
+    let rest = arguments.strip_prefix(&options[..])?;
+    rest.first().map(OsString::as_os_str).filter(|word| !word.as_encoded_bytes().starts_with(b"-"))
 }
 
 /// Takes the options that belong to the interpreter itself, up to the script, `-c` or `-m`.
@@ -211,6 +220,18 @@ mod tests {
         assert_eq!(options_of("-Wc -B train.py"), ["-Wc", "-B"]);
         assert_eq!(options_of("- -I"), [""; 0]);
         assert_eq!(options_of("train.py"), [""; 0]);
+    }
+
+    #[test]
+    fn a_script_follows_the_options() {
+        let script_of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            find_script(&words).map(|script| script.to_string_lossy().into_owned())
+        };
+        assert_eq!(script_of("-u -X dev train.py -I"), Some("train.py".to_owned()));
+        for line in ["-m train.py", "-um train.py", "-c train.py", "- train.py"] {
+            assert_eq!(script_of(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use probe::{
     TransferResult,
 };
 pub use system_info::{Driver, Inventory, MissingReason, SystemInfo, VirtualGpu};
-pub use text::{Line, lines, summary};
+pub use text::{COLUMNS, Line, lines, summary};
 
 /// The results of all checks.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,19 +13,20 @@ pub struct Line {
     pub text: String,
 }
 
-const COLUMNS: usize = 100;
+/// Columns of lines that are not for a terminal.
+pub const COLUMNS: usize = 100;
 
 /// The column of the messages, after status and ID.
 const INDENT: usize = 20;
 
 /// Returns the lines of a report. With `detail` the evidence of every check is included, else only that of
-/// problems; `quiet` omits checks that passed.
-pub fn lines(report: &DoctorReport, quiet: bool, detail: bool) -> Vec<Line> {
+/// problems; `quiet` omits checks that passed. Lines have at most `columns`, but for commands.
+pub fn lines(report: &DoctorReport, quiet: bool, detail: bool, columns: usize) -> Vec<Line> {
     let shown = |check: &&Check| !(quiet && check.status == Status::Pass);
     let mut all = Vec::new();
     for check in report.checks.iter().filter(shown) {
         let head = format!("  {:<14}", check.id);
-        let mut message_lines = wrap(&check.message, COLUMNS - INDENT, 0).into_iter();
+        let mut message_lines = wrap(&check.message, columns - INDENT, 0).into_iter();
         all.push(Line {
             status: Some(check.status),
             text: format!("{head}{}", message_lines.next().unwrap_or_default()),
@@ -35,7 +36,7 @@ pub fn lines(report: &DoctorReport, quiet: bool, detail: bool) -> Vec<Line> {
         if detail || is_problem {
             let evidence = check.evidence.iter().flat_map(|entry| entry.lines());
             for line in evidence {
-                let wrapped = wrap(line.trim_end(), COLUMNS - INDENT - 2, 2);
+                let wrapped = wrap(line.trim_end(), columns - INDENT - 2, 2);
                 all.extend(wrapped.into_iter().map(|line| indented(format!("  {line}"))));
             }
         }

@@ -258,6 +258,11 @@ pub fn find(name: &str) -> Result<Gpu> {
     if let Some(gpu) = all().iter().find(|gpu| names(gpu).any(|n| normalize(n) == wanted)) {
         return Ok(gpu.clone());
     }
+    if let Some(names) = of_size(&wanted) {
+        let hint = format!("GPUs with so much memory: `{}`", names.join("`, `"));
+        let message = format!("`{name}` is an amount of memory, not the name of a GPU");
+        return Err(Error::new(ErrorKind::UnknownGpu, message).hint(hint));
+    }
     let near = nearest::nearest(
         &wanted,
         all().iter().flat_map(|g| {
@@ -269,6 +274,23 @@ pub fn find(name: &str) -> Result<Gpu> {
         near => format!("did you mean `{}`? `vramfit gpus` lists all GPUs", near.join("` or `")),
     };
     Err(Error::new(ErrorKind::UnknownGpu, format!("unknown GPU `{name}`")).hint(hint))
+}
+
+/// Returns the GPUs that are sold with this amount of memory, such as `24gb`; `None` if there are none, or it is none.
+fn of_size(text: &str) -> Option<Vec<&'static str>> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    if !matches!(&text[number.len()..], "g" | "gb" | "gi" | "gib") {
+        return None;
+    }
+    let gigabytes: f64 = number.trim_end_matches('-').parse().ok()?;
+    // Drivers report up to 3 % less than the decimal amount, or as much as the binary one.
+    let range = gigabytes * 0.97e9..=gigabytes * f64::from(1 << 30);
+    let names: Vec<&str> = all()
+        .iter()
+        .filter(|gpu| range.contains(&(gpu.total_memory_bytes as f64)))
+        .map(|gpu| gpu.name.as_str())
+        .collect();
+    (!names.is_empty()).then_some(names)
 }
 
 /// Reads one GPU from the text of a GPU file: the fields of a `[[gpu]]` of the catalog at the

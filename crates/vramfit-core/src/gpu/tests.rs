@@ -53,6 +53,16 @@ fn a_mistyped_name_hints_at_the_nearest() {
         let hint = error.hint_text().unwrap();
         assert!(hint.contains(near), "{written}: {hint}");
     }
+    for (written, names) in [
+        ("24GB", ["`rtx-4090`", "`a10`"]),
+        ("16 GiB", ["`t4`", "`v100-16g`"]),
+        ("80g", ["`h100-80g`", "`a100-80g`"]),
+    ] {
+        let error = find(written).unwrap_err();
+        let hint = error.hint_text().unwrap();
+        assert!(names.iter().all(|name| hint.contains(name)), "{written}: {hint}");
+        assert!(!hint.contains("`rtx-5090`"), "{written}: {hint}");
+    }
     let hint = find("tpu-v5p").unwrap_err().hint_text().unwrap().to_owned();
     assert!(!hint.contains("did you mean"), "{hint}");
 }

@@ -28,6 +28,7 @@ pub use crate::section::{
     Segment, Series, Share, Stack, Table, Timeline, Tradeoff, Tree, Value,
 };
 pub use plan::{PlanRow, PlanSummary};
+pub use render::text::TextStyle;
 pub use short_headline::ShortHeadline;
 
 use vramfit_train::MetricsLog;
@@ -58,6 +59,23 @@ pub struct Report {
     pub metadata: Vec<Metric>,
     /// What `--json` prints.
     pub json: serde_json::Value,
+}
+
+/// Lines of a report that fit on a screen.
+const MAX_BRIEF_LINES: usize = 30;
+
+/// How much of a report a text has.
+#[derive(Clone, Copy, Debug)]
+pub enum Extent<'a> {
+    /// What is not a detail.
+    Plain,
+    /// Everything.
+    Full,
+    /// What fits on a screen; the last line says what `option` of the command shows.
+    Brief {
+        /// Such as `--full`.
+        option: &'a str,
+    },
 }
 
 /// The answer of a report.
@@ -180,24 +198,34 @@ impl Report {
     /// Returns the report for a terminal of 80 columns, without colors, without details and without
     /// a line feed at the end. The first line is the headline.
     pub fn to_text(&self) -> String {
-        render::text::render(self, false)
+        self.to_styled_text(Extent::Plain, TextStyle::default())
+    }
+
+    /// Returns the text in another width, or with colors.
+    pub fn to_styled_text(&self, extent: Extent<'_>, style: TextStyle) -> String {
+        match extent {
+            Extent::Plain => render::text::render(self, false, style),
+            Extent::Full => render::text::render(self, true, style),
+            Extent::Brief { option } => {
+                render::text::render_brief(self, MAX_BRIEF_LINES, option, style)
+            }
+        }
     }
 
     /// Returns the same with details.
     pub fn to_full_text(&self) -> String {
-        render::text::render(self, true)
+        self.to_styled_text(Extent::Full, TextStyle::default())
     }
 
     /// Returns what fits on a screen of it: at most 30 lines, the last of which says what is left out.
     pub fn to_brief_text(&self) -> String {
-        const MAX_LINES: usize = 30;
-        self.to_limited_text(MAX_LINES, "--full")
+        self.to_limited_text(MAX_BRIEF_LINES, "--full")
     }
 
     /// Returns at most `max_lines` of it. The last one says how many are left out, and that `option` of the
     /// command shows them.
     pub fn to_limited_text(&self, max_lines: usize, option: &str) -> String {
-        render::text::render_brief(self, max_lines, option)
+        render::text::render_brief(self, max_lines, option, TextStyle::default())
     }
 
     /// Returns its first chart for a terminal of 80 columns; empty when it has none.

@@ -90,6 +90,19 @@ fn parses(option: &Arg, value: &str) -> bool {
 }
 
 #[test]
+fn help_lists_every_command_once() {
+    let definition = Cli::command();
+    let commands: BTreeSet<&str> =
+        definition.get_subcommands().map(clap::Command::get_name).collect();
+    let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+    assert_eq!(grouped.iter().copied().collect::<BTreeSet<_>>(), commands);
+    assert_eq!(grouped.len(), commands.len());
+    let line = ["vramfit", "help", "data", "inspect"].map(OsString::from);
+    let help = parse(&line, ColorChoice::Never).expect_err("it is help").to_string();
+    assert!(help.contains("Usage: vramfit data inspect"), "{help}");
+}
+
+#[test]
 fn json_is_one_option_with_one_meaning() {
     let options = all_options("json");
     let help: BTreeSet<String> =

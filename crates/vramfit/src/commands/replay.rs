@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use vramfit_core::analysis;
 use vramfit_core::analysis::ReplayOverrides;
 use vramfit_core::gpu;
-use vramfit_core::report::Report;
+use vramfit_core::report::{Extent, Report};
 use vramfit_core::settings::{self, FractionPolicy};
 use vramfit_core::trace::{EventSource, Reader, RequestList};
 use vramfit_core::{Bytes, Error, Result};
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         .map_err(|error| error.in_file(&args.trace))?;
     let report = Report::from_replay(&comparison);
     if !json.is_stdout() {
-        output.info(&if args.text.full { report.to_full_text() } else { report.to_text() });
+        output.report_info(&report, if args.text.full { Extent::Full } else { Extent::Plain });
     }
     json.write(&report.json, output)?;
     write_page(&report, html.as_deref(), args.force, output)?;

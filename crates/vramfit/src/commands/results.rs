@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vramfit_core::Result;
-use vramfit_core::report::Report;
+use vramfit_core::report::{Extent, Report};
 
 use crate::files::{cannot_write, writable, write};
 use crate::output::{Output, json_line};
@@ -195,8 +195,8 @@ pub(crate) fn print_report(
     output: &mut Output,
 ) -> Result<()> {
     if !json.is_stdout() {
-        let text = if full { report.to_full_text() } else { report.to_brief_text() };
-        output.text(&format!("{text}\n"))?;
+        let extent = if full { Extent::Full } else { Extent::Brief { option: "--full" } };
+        output.report(report, extent)?;
     }
     json.write(&report.json, output)
 }

@@ -13,11 +13,12 @@ mod row;
 mod trace_store;
 mod update;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_base::duration::parse_duration;
-use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow, badge};
+use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Program, Workflow, badge};
 use vramfit_core::{Bytes, Error, Result};
 
 use self::baseline::Baseline;
@@ -28,6 +29,7 @@ use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
 use super::dryrun::open_compilation_cache;
 use super::results::{JsonArgs, JsonTarget};
+use crate::command_line;
 use crate::context::Context;
 use crate::files::{cannot_read, cannot_write, writable, write};
 use crate::interruption::{self, Interruption};
@@ -163,6 +165,11 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 
     let scratch = TempDirectory::create()?;
     let _interruption = Interruption::watch()?;
+    let programs = entries.iter().filter_map(|entry| match &entry.program {
+        Program::Command { words, .. } => words.first().map(OsStr::new),
+        Program::Function { .. } => None,
+    });
+    let context = &command_line::with_own_python(programs, context, output);
     let measuring = Measuring::new(
         &config.directory,
         scratch.path(),
@@ -287,7 +294,7 @@ fn print_report(
 ) -> Result<()> {
     json.write(&report.to_json(), output)?;
     if !json.is_stdout() {
-        output.text(&report.to_text())?;
+        output.answer(report.passes(), &report.to_text())?;
     }
     let is_set = |name: &str| std::env::var(name).is_ok_and(|value| value == "true");
     if is_set("GITHUB_ACTIONS") {

@@ -17,7 +17,7 @@ use vramfit_core::{Error, Result};
 
 use crate::commands::results::JsonFileArgs;
 use crate::context::Context;
-use crate::output::Output;
+use crate::output::{Output, terminal_columns};
 use crate::status::Status;
 
 /// Check driver, environment and JAX installation
@@ -93,7 +93,8 @@ pub(crate) fn run(
         if args.train { DoctorReport::for_training(&info) } else { DoctorReport::new(&info) };
     json.write(&DoctorOutput::new(&report, &info), output)?;
     if !json.is_stdout() {
-        let lines = doctor::lines(&report, output.is_quiet(), output.is_verbose());
+        let columns = terminal_columns(std::io::stdout()).unwrap_or(doctor::COLUMNS).clamp(40, 120);
+        let lines = doctor::lines(&report, output.is_quiet(), output.is_verbose(), columns);
         output.doctor_report(&lines)?;
         output.text(&format!("{}\n", doctor::summary(&report)))?;
     }

@@ -143,7 +143,7 @@ pub(crate) struct Args {
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
-    command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// What to do with host callbacks whose arguments were not computed.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 use vramfit_core::analysis::{RunSummary, add_process_exit, most_critical, trace_files};
-use vramfit_core::report::Report;
+use vramfit_core::report::{Extent, Report};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::result_files::ResultFiles;
@@ -97,10 +97,9 @@ pub(super) fn write_report(
     if files.json_to_stdout {
         output.json_after_program(&report.to_json())?;
     } else {
-        output.info(&match files.full_text {
-            true => report.to_full_text(),
-            false => report.to_brief_text(),
-        });
+        let extent =
+            if files.full_text { Extent::Full } else { Extent::Brief { option: "--full" } };
+        output.report_info(report, extent);
     }
     if let Some(path) = &files.json {
         write(path, &report.to_json(), files.force)?;

@@ -67,7 +67,7 @@ pub(crate) struct Args {
     force: bool,
     /// The program, to apply remedies to it in dry runs
     #[arg(value_name = "COMMAND", last = true)]
-    command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Runs `vramfit explain`.

@@ -130,7 +130,7 @@ pub(crate) struct Args {
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
-    command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// A kind of change.
@@ -240,7 +240,12 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if let Some(number) = range {
         let spec = LargestSpec { number, trial, budget: args.budget, max_trials: args.max_trials };
         let (text, json_value, status) = largest::run(&spec, context, output)?;
-        print_results(&text, &json_value, &json, output)?;
+        let answer = match status {
+            Status::Yes => Some(true),
+            Status::No => Some(false),
+            _ => None,
+        };
+        print_results(answer, &text, &json_value, &json, output)?;
         return Ok(status);
     }
     let spec = SearchSpec {
@@ -258,7 +263,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if found.is_interrupted {
         output.info("interrupted; what was found so far:");
     }
-    print_results(&found.to_text(&spec), &found.to_json(&spec), &json, output)?;
+    let answer = found.answer(&spec);
+    print_results(answer, &found.to_text(&spec), &found.to_json(&spec), &json, output)?;
     if let Some(path) = html {
         write(&path, &found.to_report(&spec).to_html(), args.force)?;
         output.info(&format!("report written to {}", path.display()));
@@ -267,13 +273,19 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         write(path, &found.plan_file(&spec)?, args.force)?;
         output.info(&format!("plan written to {}", path.display()));
     }
-    Ok(Status::from_answer(found.answer(&spec)))
+    Ok(Status::from_answer(answer))
 }
 
 /// Prints the results, and writes them as JSON.
-fn print_results(text: &str, value: &Value, json: &JsonTarget, output: &mut Output) -> Result<()> {
+fn print_results(
+    answer: Option<bool>,
+    text: &str,
+    value: &Value,
+    json: &JsonTarget,
+    output: &mut Output,
+) -> Result<()> {
     if !json.is_stdout() {
-        output.text(text)?;
+        output.answer(answer, text)?;
     }
     json.write(value, output)
 }

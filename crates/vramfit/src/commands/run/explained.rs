@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use vramfit_core::explain::{ExplainOptions, Log, LogScanner, ProcessState, Verdict, explain};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::report::Report;
+use vramfit_core::report::{Extent, Report};
 use vramfit_core::settings::Version;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -81,7 +81,6 @@ pub(super) fn run(
 
 /// Prints the explanation, where there is one.
 fn report(log: &Log, program: &Path, arguments: &[OsString], known: &Known, output: &mut Output) {
-    const MAX_LINES: usize = 30;
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
     let options = ExplainOptions {
         gpu: known.gpu.as_ref().map(|gpus| gpus.gpu.clone()),
@@ -92,8 +91,8 @@ fn report(log: &Log, program: &Path, arguments: &[OsString], known: &Known, outp
     let explanation = explain(log, &options);
     if explanation.verdict() != Verdict::Unrecognized {
         let report = Report::from_explanation(&explanation);
-        let text = report.to_limited_text(MAX_LINES, "vramfit explain --full LOG");
-        output.info(&format!("\n{text}"));
+        output.info("");
+        output.report_info(&report, Extent::Brief { option: "vramfit explain --full LOG" });
         for others in vramfit_gpu::describe_other_use(None, variable) {
             output.info(&others);
         }

@@ -67,7 +67,7 @@ pub(super) fn run(
     });
     json.write(&found, output)?;
     if !json.is_stdout() {
-        output.text(&summary(gpu, &first, &search, rows, context))?;
+        output.answer(Some(first.fits), &summary(gpu, &first, &search, rows, context))?;
     }
     Ok(if first.fits { Status::Yes } else { Status::No })
 }

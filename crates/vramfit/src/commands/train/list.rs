@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::report::Report;
+use vramfit_core::report::{Extent, Report};
 use vramfit_core::{Error, Result};
 
 use crate::commands::results::JsonTarget;
@@ -49,7 +49,7 @@ pub(super) fn run(
     let report = Report::from_training_runs(&runs);
     json.write(&report.json, output)?;
     if !json.is_stdout() {
-        output.text(&format!("{}\n", report.to_full_text()))?;
+        output.report(&report, Extent::Full)?;
     }
     if let Some(path) = html {
         write(&path, &report.to_html(), force)?;

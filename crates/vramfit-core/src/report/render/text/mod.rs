@@ -1,4 +1,4 @@
-//! A report for a terminal: 80 columns, no colors, nothing that a name could do to the terminal.
+//! A report for a terminal: nothing that a name could do to the terminal is in it.
 
 mod chart;
 mod curves;
@@ -11,28 +11,67 @@ mod tree;
 use vramfit_base::text::{cut, plain, width, wrap};
 
 use crate::bytes::Bytes;
-use crate::report::{Action, Bar, Content, Metric, Report};
+use crate::report::{Action, Bar, Content, Metric, Outcome, Report};
 
 /// Columns that every terminal has.
 const WIDTH: usize = 80;
+
+/// How a text is written: by default for a file, in as many columns as every terminal has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextStyle {
+    /// Columns of a line.
+    pub columns: usize,
+    /// Whether the answer and commands have colors.
+    pub is_colored: bool,
+}
+
+impl Default for TextStyle {
+    fn default() -> Self {
+        TextStyle { columns: WIDTH, is_colored: false }
+    }
+}
+
+impl TextStyle {
+    fn paint(self, color: &str, text: &str) -> String {
+        if self.is_colored { format!("\x1b[{color}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The color of commands.
+const CYAN: &str = "36";
+
+/// Returns the color of an answer.
+fn color_of(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Success => "1;32",
+        Outcome::Failure => "1;31",
+        Outcome::Unknown => "1;33",
+        Outcome::Neutral => "1",
+    }
+}
 /// Columns between two columns of a table.
 const GAP: usize = 2;
 /// Columns that the label of a bar may take.
 const MAX_BAR_LABEL: usize = 20;
 
 /// Renders a report, with or without its details; the first line is the headline.
-pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
-    let mut lines = render_sections(report, with_details);
+pub(in crate::report) fn render(report: &Report, with_details: bool, style: TextStyle) -> String {
+    let mut lines = render_sections(report, with_details, style);
     lines.push(String::new());
     for Metric { label, value, .. } in &report.metadata {
-        lines.extend(wrap(&format!("{label}: {value}"), WIDTH, 2));
+        lines.extend(wrap(&format!("{label}: {value}"), style.columns, 2));
     }
     join(&lines)
 }
 
 /// Renders what fits on a screen, and says how to get the rest.
-pub(in crate::report) fn render_brief(report: &Report, max_lines: usize, option: &str) -> String {
-    let mut lines = render_sections(report, false);
+pub(in crate::report) fn render_brief(
+    report: &Report,
+    max_lines: usize,
+    option: &str,
+    style: TextStyle,
+) -> String {
+    let mut lines = render_sections(report, false, style);
     let details = report.sections.iter().filter(|section| section.detail);
     let details = details.count();
     let all = lines.len();
@@ -52,7 +91,7 @@ pub(in crate::report) fn render_brief(report: &Report, max_lines: usize, option:
         (count, _) => format!("{count} more lines{sections}"),
     };
     lines.push(String::new());
-    lines.push(format!("`{option}` shows {rest}"));
+    lines.push(format!("`{}` shows {rest}", style.paint(CYAN, option)));
     join(&lines)
 }
 
@@ -79,21 +118,25 @@ fn count_whole_rows(lines: &[String], max_lines: usize) -> usize {
     if rows.count() >= min_rows { cut } else { section.saturating_sub(1) }
 }
 
-fn render_sections(report: &Report, with_details: bool) -> Vec<String> {
-    let mut lines = wrap(&report.headline, WIDTH, 2);
+fn render_sections(report: &Report, with_details: bool, style: TextStyle) -> Vec<String> {
+    let mut lines = wrap(&report.headline, style.columns, 2);
+    // The answer ends with a colon, behind which its figures are.
+    let end = lines[0].find(':').unwrap_or(lines[0].len());
+    let answer = style.paint(color_of(report.outcome), &lines[0][..end]);
+    lines[0].replace_range(..end, &answer);
     let cause = report.cause.iter();
-    lines.extend(cause.flat_map(|sentence| wrap(sentence, WIDTH, 2)));
+    lines.extend(cause.flat_map(|sentence| wrap(sentence, style.columns, 2)));
     let sections = report.sections.iter();
     for section in sections.filter(|section| with_details || !section.detail) {
         lines.push(String::new());
         let indent = if section.title.is_empty() {
             0
         } else {
-            lines.extend(wrap(&section.title, WIDTH, 2));
+            lines.extend(wrap(&section.title, style.columns, 2));
             2
         };
         let content = section.text.as_ref().unwrap_or(&section.content);
-        let content = render_content(content, WIDTH - indent);
+        let content = render_content(content, style.columns - indent, style);
         let indented = content.iter().map(|line| format!("{:indent$}{line}", ""));
         lines.extend(indented);
     }
@@ -110,17 +153,17 @@ pub(in crate::report) fn chart(report: &Report) -> String {
     let mut contents = report.sections.iter().map(|section| &section.content);
     let chart = contents
         .find(|content| matches!(content, Content::Timeline(_) | Content::Tradeoff(_)))
-        .map_or_else(Vec::new, |content| render_content(content, WIDTH));
+        .map_or_else(Vec::new, |content| render_content(content, WIDTH, TextStyle::default()));
     join(&chart)
 }
 
-fn render_content(content: &Content, columns: usize) -> Vec<String> {
+fn render_content(content: &Content, columns: usize, style: TextStyle) -> Vec<String> {
     match content {
         Content::List(points) => {
             points.iter().flat_map(|point| wrap(&format!("- {point}"), columns, 2)).collect()
         }
         Content::Actions(actions) => {
-            actions.iter().flat_map(|action| render_action(action, columns)).collect()
+            actions.iter().flat_map(|action| render_action(action, columns, style)).collect()
         }
         Content::Metrics(metrics) => render_metrics(metrics, columns),
         Content::Table(table) => table::render(table, columns),
@@ -137,22 +180,26 @@ fn render_content(content: &Content, columns: usize) -> Vec<String> {
 }
 
 /// The command has lines of its own, which a shell takes as they are.
-fn render_action(action: &Action, columns: usize) -> Vec<String> {
+fn render_action(action: &Action, columns: usize, style: TextStyle) -> Vec<String> {
     const INDENT: usize = 4;
     let mut lines = wrap(&format!("- {}", action.text), columns, 2);
+    let indented = |line: &str| {
+        let words = line.trim_start();
+        line[..line.len() - words.len()].to_owned() + &style.paint(CYAN, words)
+    };
     let mut line = format!("{:INDENT$}$", "");
     for word in plain(&action.command).split(' ').filter(|word| !word.is_empty()) {
         let word = cut(word, columns - INDENT - 4);
         // A backslash says that the command goes on in the next line.
         if width(&line) + 1 + width(&word) + 2 > columns {
-            lines.push(format!("{line} \\"));
+            lines.push(indented(&format!("{line} \\")));
             line = format!("{:INDENT$} ", "");
         }
         line.push(' ');
         line.push_str(&word);
     }
     if !action.command.is_empty() {
-        lines.push(line);
+        lines.push(indented(&line));
     }
     lines
 }
@@ -200,6 +247,36 @@ fn render_bar(bar: &Bar, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Section;
+
+    #[test]
+    fn colors_are_around_the_answer_and_commands_and_lines_are_as_wide_as_the_terminal() {
+        let action = Action {
+            text: "make the pool larger".to_owned(),
+            command: "vramfit run --fraction 0.92 -- python train.py".to_owned(),
+        };
+        let report = Report {
+            title: String::new(),
+            outcome: Outcome::Failure,
+            headline: "does not fit: short by 1.0 GiB of what the first step needs".to_owned(),
+            short_headline: None,
+            next_command: None,
+            cause: Vec::new(),
+            sections: vec![Section::new("ways", Content::Actions(vec![action]))],
+            metadata: Vec::new(),
+            json: serde_json::Value::Null,
+        };
+        let style = |is_colored| TextStyle { columns: 50, is_colored };
+        let colored = render(&report, false, style(true));
+        assert!(colored.starts_with("\x1b[1;31mdoes not fit\x1b[0m: short by"), "{colored:?}");
+        assert!(colored.contains("\n      \x1b[36m$ vramfit run"), "{colored:?}");
+        let plain = render(&report, false, style(false));
+        assert!(plain.lines().all(|line| line.len() <= 50) && plain.lines().count() > 4, "{plain}");
+        assert!(!plain.contains('\x1b'));
+        let uncolored = ["\x1b[1;31m", "\x1b[36m", "\x1b[0m"];
+        let uncolored = uncolored.iter().fold(colored, |text, code| text.replace(code, ""));
+        assert_eq!(uncolored, plain);
+    }
 
     #[test]
     fn a_text_is_cut_between_rows_and_never_after_a_title() {
