@@ -1,9 +1,9 @@
 """Python imports this when it starts.
 
 It quiets CUDA where it is pretended, watches for settings that come too late, notes which error
-ends the program, explains a shortage of memory, applies a plan where there is one, lets this process
-stand for one of many hosts, keeps the checkpoints of a dry run apart, and loads the user's own
-module of this name.
+ends the program, explains a shortage of memory, applies a plan where there is one, lets this
+process stand for one of many hosts, keeps the checkpoints of a dry run apart, and loads the user's
+own module of this name.
 """
 
 from __future__ import annotations
