@@ -318,6 +318,35 @@ def scan_with_closed_over_weights():
     return train(loss, weights(), data())
 
 
+MASK = np.linspace(0.5, 1.5, WIDTH, dtype=np.float32)
+
+
+def scan_with_arrays_of_numpy():
+    key = jax.random.key(5)
+    compiled_layer = jax.jit(lambda x, w: layer(x, w) + MASK)
+
+    def loss(ws, x):
+        def body(x, pair):
+            w, number = pair
+            noise = jax.random.normal(jax.random.fold_in(key, number), x.shape)
+            return compiled_layer(x, w) * MASK + noise * np.float32(0.01), (x * MASK).sum()
+
+        x, sums = jax.lax.scan(body, x, (ws, np.arange(len(ws))))
+        return jnp.mean(x**2) + sums.mean()
+
+    return train(loss, jnp.stack(weights()), data())
+
+
+def loop_and_branch_with_arrays_of_numpy():
+    def loss(ws, x):
+        scaled = lambda x: layer(x, ws[0]) * MASK  # noqa: E731
+        x = jax.lax.fori_loop(0, 3, lambda number, x: scaled(x) + MASK[None] * number, x)
+        x = jax.lax.cond(x.sum() > 0, scaled, lambda x: x - MASK, x)
+        return jnp.mean(jax.checkpoint(lambda x, w: layer(x * MASK, w))(x, ws[1]) ** 2)
+
+    return train(loss, jnp.stack(weights()), data())
+
+
 def scan_reversed_and_unrolled():
     def loss(ws, x):
         x, y = jax.lax.scan(lambda x, w: (layer(x, w), x.mean()), x, ws, reverse=True, unroll=2)

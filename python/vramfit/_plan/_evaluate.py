@@ -208,8 +208,7 @@ class _Evaluation:
         [closed] = made
         if closed.consts and _kind(eqn) == "scan":
             closed, constants = _hoist_constants(closed)
-            parameters["num_consts"] += len(constants)
-            parameters["linear"] = (False,) * len(constants) + tuple(parameters["linear"])
+            _add_scan_constants(parameters, len(constants))
         if closed.consts:
             return None, []
         is_open = not hasattr(eqn.params[name], "consts")
@@ -300,6 +299,20 @@ def _hoist_constants(closed: Any) -> tuple[Any, list[Any]]:
 
     jaxpr = partial_eval.convert_constvars_jaxpr(closed.jaxpr)
     return _closed_jaxpr(jaxpr, ()), list(closed.consts)
+
+
+def _add_scan_constants(parameters: dict[str, Any], count: int) -> None:
+    """Let a scan have more constants, in front of those that it has."""
+    if "num_consts" not in parameters:  # from JAX 0.12 on: trees of the kinds of operands
+        from jax._src import flattree
+
+        constants, carry, iterated = parameters["ft_in"].unpack()
+        constants = (flattree.nones(count), constants)
+        parameters["ft_in"] = flattree.pack((constants, carry, iterated))
+        return
+    parameters["num_consts"] += count
+    if "linear" in parameters:  # until JAX 0.10.1
+        parameters["linear"] = (False,) * count + tuple(parameters["linear"])
 
 
 def _kind(eqn: Any) -> str:
