@@ -62,10 +62,17 @@ def test_the_one_that_an_option_names_comes_first(bare, write_script):
 
 
 def test_where_there_is_no_python_it_is_the_own_one(tmp_path, write_script):
-    script = write_script("import sys; print(sys.executable)")
-    done = run_vramfit("run", "--", "python", script, env={"PATH": str(tmp_path)}, code=0)
-    assert done.stdout.strip() == sys.executable
+    words = ["dryrun", "--gpu", "t4", "--", "python", write_script(SCRIPT)]
+    done = run_vramfit(*words, env={"PATH": str(tmp_path)}, code=0)
+    assert done.stdout.splitlines()[0] == sys.prefix
     assert "there is none on the `PATH`" in done.stderr
+
+
+def test_the_program_itself_has_the_python_that_it_would_have_without_us(bare, write_script):
+    script = write_script("import sys; print(sys.prefix)")
+    done = run_vramfit("run", "--", "python", script, env=path_with(bare), code=0)
+    assert done.stdout.strip() == str(bare.parent)
+    assert not is_noted(done)
 
 
 def test_plan_and_check_do_so_too(bare, write_script, tmp_path):

@@ -192,12 +192,12 @@ pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
 }
 
 impl Command {
-    /// Returns the first word of the user's command, for a command that starts it.
+    /// Returns the first word of the user's command, for a command that starts it on a virtual GPU. `run` starts the program
+    /// itself, which need not use JAX: it has the Python that it would have without vramfit.
     fn program(&self) -> Option<&OsString> {
         match self {
             Command::Dryrun(args) => args.command.first(),
             Command::Plan(args) => args.command.first(),
-            Command::Run(args) => args.command.first(),
             Command::Explain(args) => args.command.first(),
             _ => None,
         }

@@ -89,7 +89,7 @@ pub(crate) struct Args {
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
-    pub(crate) command: Vec<OsString>,
+    command: Vec<OsString>,
 }
 
 /// Where NVIDIA's Multi-Process Service has its pipes unless told otherwise.
