@@ -145,14 +145,13 @@ def failing(host):
     return ["--", sys.executable, "-c", FAILS, json.dumps(host)]
 
 
-def test_the_line_after_a_failure_names_who_else_holds_memory(start, process):
+def test_what_follows_a_failure_names_who_else_holds_memory(start, process):
     pid = process("python other.py")
     host = {"gpus": [used(pid, 9)]}
     done = start(host, program=failing(host), code=1)
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("vramfit: out of memory: ")
+    assert "\nvramfit: out of memory: " in done.stderr
     others = f"other processes use 9.0 GiB of GPU 0 now: `python other.py 600` ({pid}, 9.0 GiB)"
-    assert last.endswith(others)
+    assert done.stderr.splitlines()[-1] == others
     # Where the driver does not tell the bytes of processes, they cannot be told apart.
     no_bytes = used(pid, 9)
     no_bytes["processes"][0]["used_bytes"] = None
