@@ -27,7 +27,7 @@ mod workflow;
 pub use amount::Amount;
 pub use config::{CheckConfig, Entry, Program, find_table};
 pub use figures::Figures;
-pub use format::badge;
+pub use format::render_badge;
 pub use growth::{ChangedLine, Growth};
 pub use lock::{LOCK_FILE, Lock, LockKey, LockLine};
 pub use outcome::{Limits, Outcome, combine_answers, determine_outcome};

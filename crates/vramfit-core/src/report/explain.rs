@@ -11,19 +11,18 @@ use crate::explain::{
 };
 use crate::settings::MAX_FRACTION;
 
-/// Title of the section that quotes the log.
-pub(super) const EVIDENCE: &str = "evidence";
 /// Other causes that are named without `--full`.
 const MAX_OTHER_CAUSES: usize = 3;
 
-pub(super) fn report(explanation: &Explanation) -> Report {
+/// `quotes_log`: whether the evidence for the likeliest cause is shown.
+pub(super) fn report(explanation: &Explanation, quotes_log: bool) -> Report {
     let (first, others) = match explanation.causes.split_first() {
         Some((first, others)) => (Some(first), others),
         None => (None, &[][..]),
     };
     let mut sections: Vec<Option<Section>> = Vec::new();
-    if let Some(first) = first {
-        sections.push(evidence(EVIDENCE, &first.evidence));
+    if let Some(first) = first.filter(|_| quotes_log) {
+        sections.push(evidence("evidence", &first.evidence));
     }
     sections.push(first.and_then(|first| largest_buffers(explanation, first)));
     sections.push(what_to_do(explanation, first));

@@ -163,20 +163,12 @@ impl Report {
 
     /// Makes the report of why a program ran out of memory.
     pub fn from_explanation(explanation: &Explanation) -> Report {
-        explain::report(explanation)
+        explain::report(explanation, true)
     }
 
     /// Makes the same for the end of the log that was explained: nothing of the log is quoted.
     pub fn from_failure(explanation: &Explanation) -> Report {
-        let report = explain::report(explanation);
-        Report {
-            sections: report
-                .sections
-                .into_iter()
-                .filter(|section| section.title != explain::EVIDENCE)
-                .collect(),
-            ..report
-        }
+        explain::report(explanation, false)
     }
 
     /// Makes the report of a training run.

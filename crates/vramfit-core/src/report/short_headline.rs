@@ -11,7 +11,7 @@ pub struct ShortHeadline {
     /// What belongs to it and did not fit, in sentences.
     pub below: Vec<String>,
     /// The sentence about the cause that it makes superfluous.
-    pub told: Option<String>,
+    pub cause_sentence: Option<String>,
 }
 
 impl ShortHeadline {
@@ -25,13 +25,13 @@ impl ShortHeadline {
             && count_words(first) <= MAX_WORDS
         {
             let (text, below) = (first.to_owned(), vec![rest.to_owned()]);
-            return ShortHeadline { text, below, told: None };
+            return ShortHeadline { text, below, cause_sentence: None };
         }
         let words: Vec<&str> = text.split_whitespace().take(MAX_WORDS - 1).collect();
         let end = words.iter().rposition(|word| word.ends_with(',')).unwrap_or(words.len() - 1);
         let shown = words[..=end].join(" ");
         let shown = format!("{} …", shown.trim_end_matches(','));
-        ShortHeadline { text: shown, below: vec![text.to_owned()], told: None }
+        ShortHeadline { text: shown, below: vec![text.to_owned()], cause_sentence: None }
     }
 
     /// Adds a clause after a separator, or below where it has too many words.

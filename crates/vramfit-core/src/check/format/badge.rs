@@ -11,7 +11,7 @@ use crate::gpu::GpuSelection;
 ///
 /// The figures are those of the newest release of JAX that was accepted. A cell that has none is not an answer: the
 /// entry was not accepted on that GPU.
-pub fn badge(entries: &[&Entry], lock: &Lock) -> String {
+pub fn render_badge(entries: &[&Entry], lock: &Lock) -> String {
     let mut gpus: Vec<String> = Vec::new();
     for gpu in entries.iter().flat_map(|entry| &entry.gpus).map(GpuSelection::label) {
         if !gpus.contains(&gpu) {
@@ -129,6 +129,6 @@ gpus = ['l4', 't4']
 Fits, with the peak of each GPU: by XLA's compiler and JAX's allocator, without a GPU (`vramfit check`); JAX 0.10.2, \
 0.11.2; \\* in the first steps.
 ";
-        assert_eq!(badge(&entries, &lock), expected);
+        assert_eq!(render_badge(&entries, &lock), expected);
     }
 }

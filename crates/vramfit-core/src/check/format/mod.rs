@@ -9,7 +9,7 @@ mod markdown;
 mod sarif;
 mod text;
 
-pub use badge::badge;
+pub use badge::render_badge;
 
 #[cfg(test)]
 mod tests;

@@ -138,7 +138,7 @@ pub(in crate::report) fn short(summary: &RunSummary) -> ShortHeadline {
                     CauseKind::Leak => format!("limit {}", Bytes(device.capacity_bytes)),
                     _ => format!("short by {}", Bytes(failure.short_bytes())),
                 };
-                let headline = ShortHeadline { told: cause.told, ..headline };
+                let headline = ShortHeadline { cause_sentence: cause.cause_sentence, ..headline };
                 headline.with("; ", &missing).with(" ", &on).with("; ", &total_range(summary))
             }
             None => {

@@ -13,7 +13,7 @@ pub(super) struct MainCause {
     /// A clause of at most 17 words.
     pub(super) text: String,
     /// The sentence of [`cause::sentences`] that says no more.
-    pub(super) told: Option<String>,
+    pub(super) cause_sentence: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) enum CauseKind {
 /// Returns the cause that comes first; `None` where no request was refused, or nobody knows.
 pub(super) fn main_cause(summary: &RunSummary) -> Option<MainCause> {
     let failure = summary.out_of_memory().filter(|failure| failure.short_bytes() > 0)?;
-    let new = |kind, text| Some(MainCause { kind, text, told: None });
+    let new = |kind, text| Some(MainCause { kind, text, cause_sentence: None });
     let blocks = failure.free_bytes().zip(failure.pool.largest_free_block_bytes);
     if let Some((free, largest)) = blocks.filter(|_| failure.fragmented()) {
         let text = format!(
@@ -39,8 +39,8 @@ pub(super) fn main_cause(summary: &RunSummary) -> Option<MainCause> {
             Bytes(failure.context.requested_bytes),
             Bytes(largest)
         );
-        let told = cause::fragmentation(summary);
-        return Some(MainCause { kind: CauseKind::Fragmentation, text, told });
+        let cause_sentence = cause::fragmentation(summary);
+        return Some(MainCause { kind: CauseKind::Fragmentation, text, cause_sentence });
     }
     let mut leaks = summary.leaks.iter();
     if let Some(leak) = leaks.find(|leak| leak.allocated_bytes >= failure.short_bytes()) {
@@ -51,8 +51,8 @@ pub(super) fn main_cause(summary: &RunSummary) -> Option<MainCause> {
             Bytes(leak.allocated_bytes),
             leak.steps
         );
-        let told = Some(cause::leak(leak));
-        return Some(MainCause { kind: CauseKind::Leak, text, told });
+        let cause_sentence = Some(cause::leak(leak));
+        return Some(MainCause { kind: CauseKind::Leak, text, cause_sentence });
     }
     if let Some(unused) = devices::unused_count(summary) {
         let (verb, count) = (if unused == 1 { "is" } else { "are" }, summary.devices.len());

@@ -6,13 +6,11 @@ use crate::allocator::AllocatorKind;
 use crate::analysis::{Condition, RunSummary};
 use crate::explain::batch_option;
 use crate::report::Action;
+use crate::settings::DEFAULT_FRACTION;
 use crate::trace::Header;
 
 /// Batches that a search tries at most, as a multiple of the given one.
 const MAX_BATCH_FACTOR: u64 = 64;
-const NO_PREALLOCATE: &str = " --no-preallocate";
-/// Of GPU memory, what JAX's pool may use.
-const DEFAULT_FRACTION: f64 = 0.75;
 
 pub(in crate::report) fn next_command(summary: &RunSummary) -> Option<Action> {
     let header = &summary.header;
@@ -20,7 +18,7 @@ pub(in crate::report) fn next_command(summary: &RunSummary) -> Option<Action> {
         return None;
     }
     let program = shlex::try_join(words(header)).ok().filter(|program| !program.is_empty())?;
-    let (gpu, pool) = (gpu_options(header), pool_options(header));
+    let (gpu, pool) = (gpu_options(header), pool_options(header, header.preallocate));
     let new = |text: &str, command: String| Some(Action { text: text.to_owned(), command });
     let again = format!("vramfit dryrun {gpu}{pool} -- {program}");
     let plan = format!("vramfit plan {gpu}{pool} -- {program}");
@@ -58,7 +56,7 @@ pub(in crate::report) fn next_command(summary: &RunSummary) -> Option<Action> {
     match kind {
         Some(CauseKind::Fragmentation) if !header.preallocate => {
             // The environment may have switched it off.
-            let pool = pool.replace(NO_PREALLOCATE, "");
+            let pool = pool_options(header, true);
             let variable = "XLA_PYTHON_CLIENT_PREALLOCATE=true";
             let command = format!("{variable} vramfit dryrun {gpu}{pool} -- {program}");
             new("measure it with a preallocated pool", command)
@@ -97,7 +95,7 @@ fn gpu_options(header: &Header) -> String {
 }
 
 /// Returns the settings of the pool that are not JAX's defaults.
-fn pool_options(header: &Header) -> String {
+fn pool_options(header: &Header, preallocates: bool) -> String {
     let mut options = String::new();
     if let Some(bytes) = header.run.requested_limit_bytes {
         options += &format!(" --limit {bytes}");
@@ -107,8 +105,8 @@ fn pool_options(header: &Header) -> String {
     }
     if header.allocator != AllocatorKind::Bfc.name() {
         options += &format!(" --allocator {}", header.allocator);
-    } else if !header.preallocate {
-        options += NO_PREALLOCATE;
+    } else if !preallocates {
+        options += " --no-preallocate";
     }
     options
 }

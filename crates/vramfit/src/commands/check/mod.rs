@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_base::duration::parse_duration;
-use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Program, Workflow, badge};
+use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Program, Workflow, render_badge};
 use vramfit_core::{Bytes, Error, Result};
 
 use self::baseline::Baseline;
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         false => read_lock(&lock_path, args.update, output)?,
     };
     if args.badge {
-        output.data(&badge(&entries, &lock))?;
+        output.data(&render_badge(&entries, &lock))?;
         return Ok(Status::Yes);
     }
     let repository = Repository::find(&config.directory);

@@ -9,6 +9,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::result_files::ResultFiles;
 use crate::child::ExitReason;
+use crate::commands::results::write_page;
 use crate::files::write;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
@@ -105,11 +106,7 @@ pub(super) fn write_report(
         write(path, &report.to_json(), files.force)?;
         output.info(&format!("JSON written to {}", path.display()));
     }
-    if let Some(path) = &files.html {
-        write(path, &report.to_html(), files.force)?;
-        output.info(&format!("report written to {}", path.display()));
-    }
-    Ok(())
+    write_page(report, files.html.as_deref(), files.force, output)
 }
 
 /// Completes a trace that is kept, and says where it is.

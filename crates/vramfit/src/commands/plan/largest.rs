@@ -15,7 +15,6 @@ use super::vary::{NumberRange, substitute};
 use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
 use crate::output::Output;
-use crate::status::Status;
 
 /// What is searched.
 pub(super) struct LargestSpec {
@@ -37,7 +36,7 @@ struct Found {
     stopped: Option<Error>,
 }
 
-/// Searches, and returns the results as text and JSON.
+/// Searches, and returns whether a number fits, with the results as text and JSON.
 ///
 /// # Errors
 /// Those of a dry run, unless a number was measured before; what the program says where it accepts no number.
@@ -45,7 +44,7 @@ pub(super) fn run(
     spec: &LargestSpec,
     context: &Context,
     output: &mut Output,
-) -> Result<(String, Value, Status)> {
+) -> Result<(Option<bool>, String, Value)> {
     let found = search(spec, context, output)?;
     match &found.stopped {
         Some(error) if error.kind() == ErrorKind::Interrupted => {
@@ -55,8 +54,7 @@ pub(super) fn run(
         None => {}
     }
     let answer = Some(found.largest.fits.is_some()).filter(|_| found.stopped.is_none());
-    let status = Status::from_answer(answer);
-    Ok((describe(&found, spec), to_json(&found, spec), status))
+    Ok((answer, describe(&found, spec), to_json(&found, spec)))
 }
 
 fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<Found> {

@@ -33,7 +33,7 @@ use self::search::SearchSpec;
 use self::vary::Variation;
 use super::dryrun::{DryrunSpec, HostArgs, SettingsSpec, open_compilation_cache};
 use super::policy::{PoolArgs, check_occupied};
-use super::results::{JsonArgs, JsonTarget, PageArgs};
+use super::results::{JsonArgs, JsonTarget, PageArgs, write_page};
 use crate::context::Context;
 use crate::files::{writable, write};
 use crate::interruption::Interruption;
@@ -239,14 +239,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     };
     if let Some(number) = range {
         let spec = LargestSpec { number, trial, budget: args.budget, max_trials: args.max_trials };
-        let (text, json_value, status) = largest::run(&spec, context, output)?;
-        let answer = match status {
-            Status::Yes => Some(true),
-            Status::No => Some(false),
-            _ => None,
-        };
+        let (answer, text, json_value) = largest::run(&spec, context, output)?;
         print_results(answer, &text, &json_value, &json, output)?;
-        return Ok(status);
+        return Ok(Status::from_answer(answer));
     }
     let spec = SearchSpec {
         moves: args.moves(&trial.run.gpus.gpu),
@@ -265,9 +260,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     let answer = found.answer(&spec);
     print_results(answer, &found.to_text(&spec), &found.to_json(&spec), &json, output)?;
-    if let Some(path) = html {
-        write(&path, &found.to_report(&spec).to_html(), args.force)?;
-        output.info(&format!("report written to {}", path.display()));
+    if html.is_some() {
+        write_page(&found.to_report(&spec), html.as_deref(), args.force, output)?;
     }
     if let Some(path) = &out {
         write(path, &found.plan_file(&spec)?, args.force)?;

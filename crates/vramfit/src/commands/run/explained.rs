@@ -31,7 +31,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// What is known of the program beside what it writes.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct ProgramFacts {
     pub(super) jax: Option<Version>,
     pub(super) gpu: Option<GpuSelection>,
     /// As the program gets it.
@@ -40,9 +40,9 @@ pub(super) struct Known {
     pub(super) state_file: PathBuf,
 }
 
-impl Known {
+impl ProgramFacts {
     /// Returns the state of the program; one that does not end by itself has left nothing but its environment.
-    fn process(&self) -> ProcessState {
+    fn process_state(&self) -> ProcessState {
         ProcessState::read(&self.state_file).unwrap_or_else(|| ProcessState {
             environment: self.environment.clone(),
             ..ProcessState::default()
@@ -58,7 +58,7 @@ pub(super) fn run(
     program: &Path,
     arguments: &[OsString],
     adjust: impl FnOnce(&mut Command),
-    known: &Known,
+    facts: &ProgramFacts,
     output: &mut Output,
 ) -> Result<Status> {
     let (reader, writer) = channel()
@@ -74,19 +74,25 @@ pub(super) fn run(
     })?;
     let failed = exit != ExitReason::Code(0);
     if let (true, Ok(log)) = (failed, received.recv_timeout(CLOSE_TIMEOUT)) {
-        report(&log, program, arguments, known, output);
+        report(&log, program, arguments, facts, output);
     }
     Ok(Status::Child(exit.shell_code()))
 }
 
 /// Prints the explanation, where there is one.
-fn report(log: &Log, program: &Path, arguments: &[OsString], known: &Known, output: &mut Output) {
+fn report(
+    log: &Log,
+    program: &Path,
+    arguments: &[OsString],
+    facts: &ProgramFacts,
+    output: &mut Output,
+) {
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
     let options = ExplainOptions {
-        gpu: known.gpu.as_ref().map(|gpus| gpus.gpu.clone()),
-        jax: known.jax.map(Into::into),
+        gpu: facts.gpu.as_ref().map(|gpus| gpus.gpu.clone()),
+        jax: facts.jax.map(Into::into),
         command: shell_line(words),
-        process: Some(known.process()),
+        process: Some(facts.process_state()),
     };
     let explanation = explain(log, &options);
     if explanation.verdict() != Verdict::Unrecognized {

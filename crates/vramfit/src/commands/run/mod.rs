@@ -215,13 +215,13 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     drop(watching);
     let status = match (&applied, state_file) {
         (_, Some(state_file)) => {
-            let known = explained::Known {
+            let facts = explained::ProgramFacts {
                 jax: installed.as_ref().and_then(Installed::jax_version),
                 gpu: args.policy.gpu_overrides()?.gpus(variable).ok(),
                 environment: settings.apply_to(unicode_variables()),
                 state_file,
             };
-            explained::run(&program, &arguments, adjust, &known, output)?
+            explained::run(&program, &arguments, adjust, &facts, output)?
         }
         (Some(_), None) => {
             let exit = child::run(&program, &arguments, None, adjust)?;

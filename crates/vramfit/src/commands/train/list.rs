@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use vramfit_core::report::{Extent, Report};
 use vramfit_core::{Error, Result};
 
-use crate::commands::results::JsonTarget;
-use crate::files::{cannot_read, writable, write};
+use crate::commands::results::{JsonTarget, write_page};
+use crate::files::{cannot_read, writable};
 use crate::metrics_logs;
 use crate::output::Output;
 use crate::status::Status;
@@ -51,10 +51,7 @@ pub(super) fn run(
     if !json.is_stdout() {
         output.report(&report, Extent::Full)?;
     }
-    if let Some(path) = html {
-        write(&path, &report.to_html(), force)?;
-        output.info(&format!("report written to {}", path.display()));
-    }
+    write_page(&report, html.as_deref(), force, output)?;
     Ok(Status::Yes)
 }
 

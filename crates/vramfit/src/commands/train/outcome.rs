@@ -9,8 +9,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use super::request::{NonFiniteCause, Outcome, OutcomeKind};
 use crate::child;
-use crate::commands::results::JsonTarget;
-use crate::files::write;
+use crate::commands::results::{JsonTarget, write_page};
 use crate::metrics_logs;
 use crate::output::Output;
 use crate::status::Status;
@@ -138,9 +137,7 @@ fn write_report(directory: &Path, output: &mut Output) -> Result<()> {
         return Ok(());
     };
     let path = directory.join("report.html");
-    write(&path, &Report::from_training(&log).to_html(), true)?;
-    output.info(&format!("report written to {}", path.display()));
-    Ok(())
+    write_page(&Report::from_training(&log), Some(&path), true, output)
 }
 
 /// Reports a run that ended without an outcome.

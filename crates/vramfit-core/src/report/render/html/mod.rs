@@ -61,8 +61,8 @@ pub(in crate::report) fn render(report: &Report) -> String {
             "outcome" => page.push_str(outcome),
             "headline" => page.push_str(&markup(&headline.text)),
             "cause" => {
-                let told = headline.told.as_ref();
-                let cause = report.cause.iter().filter(|sentence| Some(*sentence) != told);
+                let said = headline.cause_sentence.as_ref();
+                let cause = report.cause.iter().filter(|sentence| Some(*sentence) != said);
                 for sentence in headline.below.iter().chain(cause) {
                     page.push_str(&format!("<p class=\"cause\">{}</p>\n", markup(sentence)));
                 }
