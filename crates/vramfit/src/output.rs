@@ -3,6 +3,7 @@
 //! Standard output is for results, standard error for messages. A reader that closes its end
 //! (`vramfit … | head`) is no failure. Colors never carry information that the text does not.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
@@ -358,13 +359,11 @@ pub(crate) fn write_to_stderr(text: &[u8]) {
     let _ = std::io::stderr().lock().write_all(text);
 }
 
-/// Writes one paragraph to standard error. A failure is ignored: there is nowhere left to report it.
+/// Writes one paragraph to standard error, in one call: other processes of the run write there too. A failure is
+/// ignored: there is nowhere left to report it.
 fn write_stderr(text: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = err.write_all(text.as_bytes());
-    if !text.ends_with('\n') {
-        let _ = err.write_all(b"\n");
-    }
+    let line = if text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) };
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// Returns the width of the terminal that a stream is; none if it is no terminal.

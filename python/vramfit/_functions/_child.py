@@ -23,7 +23,8 @@ def claim_stdout() -> TextIO:
 
 def send(messages: TextIO, **message: Any) -> None:
     """Send one message."""
-    print(json.dumps(message), file=messages, flush=True)
+    messages.write(f"{json.dumps(message)}\n")
+    messages.flush()
 
 
 def failure(error: VramfitError) -> dict[str, str | None]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from typing import Any
+
+from vramfit import _stderr
 
 
 def install(real: Any) -> None:
@@ -30,9 +31,7 @@ def _report_late_settings() -> None:
     try:
         from vramfit._inprogram import _late_settings
 
-        _late_settings.warn_late_settings(
-            lambda text, _: print(f"vramfit: {text}", file=sys.stderr, flush=True)
-        )
+        _late_settings.warn_late_settings(lambda text, _: _stderr.write_line(f"vramfit: {text}"))
     except Exception as error:
         _log(f"not watching the settings: {error}")
 
@@ -58,4 +57,4 @@ def _wrap_plugin(real: Any) -> None:
 
 def _log(text: str) -> None:
     if os.environ.get("VRAMFIT_PUBLISH") == "verbose":
-        print(f"vramfit: {text}", file=sys.stderr)
+        _stderr.write_line(f"vramfit: {text}")

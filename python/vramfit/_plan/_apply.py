@@ -9,11 +9,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
 
+from vramfit import _stderr
 from vramfit._inprogram._jax_shim.run_config import run_config
 from vramfit._plan import _chunk, _edits, _file, _sites
 from vramfit._plan._chunk import Chunk
@@ -262,7 +262,7 @@ class _Notices:
             if text in self._shown:
                 return
             self._shown.add(text)
-        print(f"vramfit: {text}", file=sys.stderr, flush=True)
+        _stderr.write_line(f"vramfit: {text}")
 
 
 def _is_same_function(one: str, other: str) -> bool:

@@ -53,7 +53,9 @@ def _report(begin: int | None) -> None:
     except Exception:  # the program has its own error to show
         return
     if text:
-        print(f"vramfit: {text}", file=sys.stderr, flush=True)
+        from vramfit import _stderr
+
+        _stderr.write_line(f"vramfit: {text}")
 
 
 def _explain(log: bytes) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from vramfit import _stderr
 from vramfit.train.baseline import Baseline
 from vramfit.train.best_by import BestBy
 from vramfit.train.options import Checkpoints, FitOptions, Resume
@@ -60,8 +59,7 @@ def run_training(request: Mapping[str, Any]) -> dict[str, Any]:
             metrics = ", ".join(f"{name} {value:.6g}" for name, value in baseline.metrics.items())
             lines.append(f"baseline     {metrics}, always predicting {baseline.prediction}")
     if request["progress"] != "none" and is_primary:
-        with contextlib.suppress(OSError):  # the terminal may have been closed
-            print("\n".join(lines), file=sys.stderr, flush=True)
+        _stderr.write_line("\n".join(lines))
     recorded, code = record_code(config)
     record = RunRecord(
         config=recorded,

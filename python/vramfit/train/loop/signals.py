@@ -6,11 +6,11 @@ import contextlib
 import os
 import queue
 import signal
-import sys
 import threading
 from types import FrameType
 from typing import Any, Self
 
+from vramfit import _stderr
 from vramfit.train.messages import is_cli
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -89,5 +89,4 @@ class StopSignals:
         except queue.Empty:
             # First: the answer to the line may come at once.
             self._is_announced = True
-            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
-                print(f"\n{_ANNOUNCEMENT}", file=sys.stderr, flush=True)
+            _stderr.write_line(f"\n{_ANNOUNCEMENT}")
