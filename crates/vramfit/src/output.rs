@@ -362,7 +362,8 @@ pub(crate) fn write_to_stderr(text: &[u8]) {
 /// Writes one paragraph to standard error, in one call: other processes of the run write there too. A failure is
 /// ignored: there is nowhere left to report it.
 fn write_stderr(text: &str) {
-    let line = if text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) };
+    let line =
+        if text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) };
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 

@@ -81,6 +81,22 @@ impl CheckReport {
         combine_answers(self.rows.iter().map(|row| row.outcome.passes()))
     }
 
+    /// Returns the result in a clause, with the first entry that it is about.
+    pub(super) fn headline(&self) -> String {
+        let answer = self.passes();
+        let result = match answer {
+            Some(true) => return "no growth beyond what was accepted".to_owned(),
+            Some(false) => "the check fails",
+            None => "the answer is not known",
+        };
+        let mut rows = self.rows.iter().filter(|row| row.outcome.passes() == answer);
+        let first = rows.next().map_or_else(String::new, |row| format!(": {}", row.name()));
+        match rows.count() {
+            0 => format!("{result}{first}"),
+            more => format!("{result}{first} and {more} more"),
+        }
+    }
+
     /// Returns what a person should look at: what fails, what is not known, and growth that the branch
     /// has accepted.
     pub(super) fn problems(&self) -> Vec<Problem<'_>> {
@@ -143,6 +159,21 @@ impl Row {
     /// Returns its name.
     pub fn name(&self) -> String {
         format!("{} on {}", self.entry, self.gpu)
+    }
+
+    /// Returns the result in a word.
+    pub(super) fn result(&self) -> &'static str {
+        match self.outcome.passes() {
+            Some(true) => "ok",
+            Some(false) => "fails",
+            None => "unknown",
+        }
+    }
+
+    /// Returns the measured peak; `None` where the run failed.
+    pub(super) fn peak_bytes(&self) -> Option<u64> {
+        let has_failed = matches!(self.outcome, Outcome::Failed { .. });
+        self.measured.as_ref().filter(|_| !has_failed).map(|line| line.figures.peak_bytes)
     }
 
     /// Returns by how many bytes the accepted peak differs from that of the merge base; `None` where it

@@ -7,12 +7,8 @@ use crate::check::{CheckReport, LockLine};
 impl CheckReport {
     /// Returns the summary.
     pub fn to_markdown(&self) -> String {
-        let headline = match self.passes() {
-            Some(true) => "GPU memory: no growth beyond what was accepted",
-            Some(false) => "GPU memory: the check fails",
-            None => "GPU memory: the answer is not known",
-        };
-        let mut lines = vec![format!("### {headline}"), String::new()];
+        let headline = cell(&self.headline());
+        let mut lines = vec![format!("### GPU memory: {headline}"), String::new()];
         let base = match &*self.base {
             "" => "merge base",
             base => base,
@@ -56,10 +52,9 @@ fn table_line(row: &Row) -> String {
         (Some(measured), Some(other)) => signed(measured.peak_change(other)),
         _ => String::new(),
     };
-    let result = match row.outcome.passes() {
-        Some(true) => "ok",
-        Some(false) => "**fails**",
-        None => "unknown",
+    let result = match row.result() {
+        "fails" => "**fails**",
+        result => result,
     };
     format!(
         "| {} | {} | {} | {} | {} | {result} |",

@@ -6,6 +6,7 @@ mod code_quality;
 mod json;
 mod junit;
 mod markdown;
+mod page;
 mod sarif;
 mod text;
 

@@ -3,6 +3,7 @@ use serde_json::Value;
 use crate::analysis::{Condition, Evidence, StepStop};
 use crate::check::report::samples::{grown, of_every_kind};
 use crate::check::{CheckReport, Outcome};
+use crate::report::{self, Content, Section};
 use crate::run_config::StepLimit;
 
 #[test]
@@ -50,6 +51,7 @@ fn every_format_says_what_a_check_that_passes_depends_on() {
         report.to_sarif().to_string(),
         report.to_markdown().replace("\\_", "_"),
         report.to_json().to_string(),
+        report.to_page().to_text().split_whitespace().collect::<Vec<_>>().join(" "),
     ];
     for text in &texts {
         assert!(text.contains(ENDED), "{text}");
@@ -138,6 +140,26 @@ fn markdown_is_a_table_and_the_problems() {
     assert!(text.contains("| eval | l4 | 8.0 GiB | 0 B | 0 B | ok |"));
     assert!(text.contains("`vramfit check --update train`"));
     assert!(of_every_kind().to_markdown().contains("\\<b> & 100%, a line: \\|x\\|"));
+}
+
+#[test]
+fn the_page_has_every_entry_and_each_measured_peak_in_its_pool() {
+    let report = of_every_kind();
+    let page = report.to_page();
+    assert_eq!(page.outcome, report::Outcome::Failure);
+    assert_eq!(page.headline, "the check fails: larger on l4 and 2 more");
+    let Content::Table(entries) = &page.sections[0].content else { panic!("no table") };
+    assert_eq!(entries.rows.len(), report.rows.len());
+    let Content::Bars(peaks) = &page.sections[1].content else { panic!("no bars") };
+    let failed = report.rows.iter().filter(|row| row.peak_bytes().is_none());
+    assert_eq!(peaks.len() + failed.count(), report.rows.len());
+    assert!(peaks.iter().all(|bar| bar.part_bytes > 0 && bar.whole_bytes > 0));
+    for problem in report.problems() {
+        let named = |section: &Section| section.title.ends_with(&problem.row.name());
+        assert!(page.sections.iter().any(named), "{}", problem.row.name());
+    }
+    let html = page.to_html();
+    assert!(!html.contains("<b> & 100%"), "markup of a message reaches the page");
 }
 
 #[test]

@@ -1,6 +1,14 @@
 
 // The used part of a whole, divided among its owners.
 
+/** Draws bars below each other, which begin at the same place. */
+function drawBars(bars) {
+  const host = makeElement("div", {}, ...bars.map(drawBar));
+  const labelLengths = bars.map((bar) => textAt(bar.label).length);
+  host.style.setProperty("--label", `${Math.min(Math.max(...labelLengths, 0), 40)}ch`);
+  return host;
+}
+
 function drawBar(bar) {
   const owners = { kind: unpack(bar.owners.kind), name: unpack(bar.owners.name), bytes: unpack(bar.owners.bytes) };
   // All to scale: what exceeds the limit is hatched, behind a tick at the limit.

@@ -6,7 +6,7 @@ const RENDERERS = {
   list: (content) => makeElement("ul", { className: "points" }, ...content.points.map((point) => makeElement("li", {}, ...withCode(textAt(point))))),
   metrics: (content) => drawMetrics(content.metrics),
   table: (content) => drawTable(tableColumns(content), content.rows, textAt(content.note), textAt(content.title)),
-  bars: (content) => makeElement("div", {}, ...content.bars.map(drawBar)),
+  bars: (content) => drawBars(content.bars),
   tree: drawTree,
   timeline: drawTimeline,
   lifetimes: drawLifetimes,

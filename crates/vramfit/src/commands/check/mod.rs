@@ -28,7 +28,7 @@ use self::measure::Measuring;
 use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
 use super::dryrun::open_compilation_cache;
-use super::results::{JsonArgs, JsonTarget};
+use super::results::{JsonArgs, JsonTarget, PageArgs, write_page};
 use crate::command_line;
 use crate::context::Context;
 use crate::files::{cannot_read, cannot_write, writable, write};
@@ -51,6 +51,7 @@ Examples:
   vramfit check --update
   vramfit check
   vramfit check train --base origin/main --junit gpu-memory.xml
+  vramfit check --html gpu-memory.html
   vramfit check --workflow github
   vramfit check --badge
 
@@ -70,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["update", "workflow"])]
     init: bool,
     /// Accept what is measured: write it to `vramfit.lock`
-    #[arg(long, conflicts_with_all = ["json", "junit", "sarif", "code_quality", "markdown"])]
+    #[arg(long, conflicts_with_all = ["json", "html", "junit", "sarif", "code_quality", "markdown"])]
     update: bool,
     /// With --update: time after which a run to its end is ended, and only its first steps are known
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2m")]
@@ -102,6 +103,8 @@ pub(crate) struct Args {
     workflow: Option<Workflow>,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    page: PageArgs,
     /// Write the results as JUnit XML to a file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -137,6 +140,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         return init::run(args.config.as_deref(), args.force, output);
     }
     let json = args.json.target(args.force)?;
+    let html = args.page.file(args.force)?;
     for path in args.result_files() {
         writable(path, args.force)?;
     }
@@ -236,6 +240,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         report.rows.push(shown);
     }
     print_report(args, &report, &json, output)?;
+    write_page(&report.to_page(), html.as_deref(), args.force, output)?;
     Ok(Status::from_answer(report.passes()))
 }
 
