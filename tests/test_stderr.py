@@ -4,6 +4,7 @@ import io
 import sys
 
 import pytest
+
 from vramfit._stderr import write_line
 
 

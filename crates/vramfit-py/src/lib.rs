@@ -42,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::start_publisher, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::finish_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::record_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(plugin::note_array_holders, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::note_cpu_program, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::settings_too_late, module)?)?;
     module.add_function(wrap_pyfunction!(exit::ask_main_thread_to_exit, module)?)?;

@@ -25,7 +25,7 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use vramfit_core::trace::{CpuProgram, Note, UncaughtError};
+use vramfit_core::trace::{ArrayHolder, CpuProgram, Note, UncaughtError};
 
 mod buffer;
 mod compile;
@@ -93,6 +93,13 @@ fn virtual_gpu() -> Option<&'static publisher::VirtualGpu> {
 pub fn note_cpu_program(program: CpuProgram) {
     if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
         machine.session().note(&Note::CpuProgram(program));
+    }
+}
+
+/// Records which variables hold the arrays of the program.
+pub fn note_array_holders(holders: Vec<ArrayHolder>) {
+    if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
+        machine.session().note(&Note::ArrayHolders { holders });
     }
 }
 

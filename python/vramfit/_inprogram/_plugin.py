@@ -82,7 +82,19 @@ def _finish(status: object = None) -> None:
             libraries=_libraries.library_versions(),
             gpu_libraries=_libraries.gpu_library_versions(),
         )
-    _native.finish_plugin(_uncaught_error.uncaught_error(status))
+    error = _uncaught_error.uncaught_error(status)
+    if error is not None and "RESOURCE_EXHAUSTED" in error[1]:
+        _record_array_holders()
+    _native.finish_plugin(error)
+
+
+def _record_array_holders() -> None:
+    """Let the trace tell which variables hold the arrays that left no room."""
+    from vramfit._inprogram import _array_holders
+
+    with contextlib.suppress(Exception), _native.UnrecordedReads():
+        error = _uncaught_error.last_error()
+        _native.note_array_holders(_array_holders.find_array_holders(error))
 
 
 def _save_rejected_settings() -> None:

@@ -30,7 +30,7 @@ def uncaught_error(status: object = None) -> tuple[str, str, str] | None:
     noted = _noted()
     if noted is None:
         return None
-    error = _last_error()
+    error = last_error()
     failure = noted.failure_of(error) if error is not None else None
     if not isinstance(error, Exception):
         # What interrupts the main thread may be the error of another one.
@@ -44,7 +44,7 @@ def _noted() -> Any:
     return sys.modules.get("_vramfit_program_end")
 
 
-def _last_error() -> BaseException | None:
+def last_error() -> BaseException | None:
     """Return the exception that Python, or the shell of a notebook, has shown at last."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()

@@ -130,7 +130,8 @@ impl StepNotes {
                 | Note::Exit(_)
                 | Note::CpuProgram(_)
                 | Note::ReadAgain { .. }
-                | Note::ReadAfterPeak { .. } => {}
+                | Note::ReadAfterPeak { .. }
+                | Note::ArrayHolders { .. } => {}
             }
         }
         self.count = notes.len();

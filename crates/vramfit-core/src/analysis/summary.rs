@@ -27,7 +27,8 @@ use crate::program::memory::Owner;
 use crate::program::{ProgramMemory, ProgramSizes, ProgramTime};
 use crate::replay::TotalRangeSummary;
 use crate::trace::{
-    CompilerWarning, CpuProgram, Header, NotComputed, ProcessExit, RunEnvironment, UncaughtError,
+    ArrayHolder, CompilerWarning, CpuProgram, Header, NotComputed, ProcessExit, RunEnvironment,
+    UncaughtError,
 };
 
 /// The answer to "does this run fit on this GPU?", with the figures behind it.
@@ -116,6 +117,8 @@ pub struct RunSummary {
     pub uncaught_error: Option<UncaughtError>,
     /// Programs that ran on JAX's CPU backend, as far as they are worth a look.
     pub cpu_programs: Vec<CpuProgram>,
+    /// Variables that held arrays when memory ran out, those that held most first.
+    pub array_holders: Vec<ArrayHolder>,
     /// The execution that was begun last.
     pub last_execution: Option<LastExecution>,
     /// Events in the trace.

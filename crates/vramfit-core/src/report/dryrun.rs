@@ -40,6 +40,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         settings::section(summary),
         compiler_warnings::section(summary),
         facts::leaks::section(&summary.leaks, |device| summary.spare_bytes(device)),
+        facts::array_holders::section(&summary.array_holders),
     ];
     let more_details = [
         arrays::section(summary),

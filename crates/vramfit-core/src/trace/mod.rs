@@ -36,7 +36,7 @@ pub use event_source::EventSource;
 pub use header::{Footer, Header};
 pub use not_computed::NotComputed;
 pub use note::{
-    CpuProgram, Note, OtherProcess, PartitionedProgram, ProcessExit, UncaughtError,
+    ArrayHolder, CpuProgram, Note, OtherProcess, PartitionedProgram, ProcessExit, UncaughtError,
     is_program_named,
 };
 pub use reader::{Reader, TraceEnd};

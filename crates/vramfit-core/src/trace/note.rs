@@ -73,6 +73,11 @@ pub enum Note {
         /// Numbers of their allocations.
         allocations: Vec<u64>,
     },
+    /// The variables of the program that hold its arrays at the end, those with most bytes first.
+    ArrayHolders {
+        /// One each.
+        holders: Vec<ArrayHolder>,
+    },
     /// What other processes hold of a GPU from here on. It stands before the event at which it was
     /// seen; the first one of a device before those of its pool.
     Others {
@@ -143,6 +148,18 @@ pub struct UncaughtError {
     pub site: String,
 }
 
+/// A variable of the program, with the arrays that it leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArrayHolder {
+    /// What it is called and where it is, such as "`self.history` of `Trainer.fit` (train.py:12)".
+    pub name: String,
+    /// How many arrays.
+    pub arrays: u64,
+    /// Their bytes on the fullest device.
+    pub bytes: u64,
+}
+
 /// A program that ran on the CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -191,6 +208,7 @@ impl Note {
             | Note::CpuProgram(_)
             | Note::ReadAgain { .. }
             | Note::ReadAfterPeak { .. }
+            | Note::ArrayHolders { .. }
             | Note::Others { .. }
             | Note::NoContext { .. } => tag::PROCESS_NOTE,
         }

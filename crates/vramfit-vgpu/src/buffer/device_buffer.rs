@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use vramfit_core::program::Shape;
 
-use crate::buffer::host_reads::read_value;
+use crate::buffer::host_reads::{self, read_value};
 use crate::buffer::origin::Origin;
 use crate::buffer::value::Value;
 use crate::device::memory::{Memory, MemoryKind};
@@ -210,7 +210,10 @@ pub(crate) unsafe fn ready_event(args: &mut BufferReadyEventArgs) -> PjrtResult 
 /// Returns the simulated address, or for host memory a real one.
 unsafe fn pointer(buffer: *mut abi::Buffer) -> PjrtResult<*mut c_void> {
     let buffer = from_raw(buffer)?;
-    let storage = buffer.storage()?;
+    let storage = match host_reads::is_recorded() {
+        true => buffer.storage()?,
+        false => buffer.unread_storage()?,
+    };
     if buffer.memory.kind == MemoryKind::Device {
         let address = storage.block.as_ref().map_or(0, |block| block.address);
         return Ok(ptr::without_provenance_mut(address as usize));

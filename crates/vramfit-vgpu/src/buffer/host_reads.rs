@@ -30,6 +30,11 @@ pub fn set_unrecorded(is_unrecorded: bool) {
     });
 }
 
+/// Returns `true` if what this thread reads is recorded.
+pub(crate) fn is_recorded() -> bool {
+    UNRECORDED_DEPTH.with(Cell::get) == 0
+}
+
 /// Warns, once, that a program may be waiting for a value that will never change.
 fn warn_on_polling_loop(site: &str) {
     const POLLING_THRESHOLD: u64 = 10_000;
@@ -48,7 +53,7 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostDat
         return Ok(bytes);
     }
     let machine = machine::get().ok_or_else(|| Status::internal("no client was created"))?;
-    let is_recorded = UNRECORDED_DEPTH.with(Cell::get) == 0;
+    let is_recorded = is_recorded();
     let reader = hooks::get().filter(|_| is_recorded);
     let reader = reader.and_then(hooks::Hooks::read_site).unwrap_or_default();
     let bytes = value.placeholder_bytes().unwrap_or_else(|| {

@@ -12,6 +12,7 @@ use crate::analysis::allocation_failure::AllocationFailure;
 use crate::analysis::condition::LastExecution;
 use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
+use crate::analysis::facts::array_holders;
 use crate::analysis::facts::autotune_range::AutotuneRange;
 use crate::analysis::facts::compilations::repeated;
 use crate::analysis::facts::whole_batch::WholeBatch;
@@ -220,6 +221,7 @@ impl TraceAnalyzer {
             process_exit,
             uncaught_error,
             cpu_programs: cpu_programs(source.notes()),
+            array_holders: array_holders::from_notes(source.notes()),
             last_execution: self.last_entry.map(|entry| LastExecution {
                 program: text(self.programs.name(entry)),
                 call: self.programs.calls(entry),
@@ -395,6 +397,7 @@ fn ending(notes: &[Note]) -> (Option<ProcessExit>, Option<UncaughtError>) {
             | Note::CpuProgram(_)
             | Note::ReadAgain { .. }
             | Note::ReadAfterPeak { .. }
+            | Note::ArrayHolders { .. }
             | Note::Others { .. }
             | Note::NoContext { .. } => {}
         }

@@ -211,6 +211,7 @@ fn findings(summary: &RunSummary) -> Value {
     let likely_cause = |site| json!({"kind": "placeholder_read", "site": site});
     json!({
         "leaks": summary.leaks,
+        "array_holders": summary.array_holders,
         "likely_cause": summary.likely_cause().map(likely_cause),
         "not_computed": summary.not_computed,
     })

@@ -3,7 +3,7 @@
 use super::devices;
 use crate::analysis::{
     AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, ReplicatedArrays, RunSummary,
-    ValueSize,
+    ValueSize, facts,
 };
 use crate::bytes::Bytes;
 use crate::program::memory::Owner;
@@ -30,6 +30,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
         sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
+        sentences.extend(facts::array_holders::sentence(&summary.array_holders, cause.total_bytes));
         sentences.extend(update_outside(summary, cause.total_bytes));
         sentences.extend(constants(summary, cause.total_bytes));
         // What was measured says more than what would remain.

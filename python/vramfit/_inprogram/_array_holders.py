@@ -1,0 +1,229 @@
+"""Which variables of a program hold its arrays when it ends for lack of memory.
+
+From the frames that the error went through and from the modules of the program, containers are
+followed breadth first: an array belongs to the variable with the shortest path to it.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import gc
+import itertools
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
+from typing import Any, NamedTuple
+
+from vramfit._inprogram._frames import file_name, is_library
+
+# Objects that are looked at; a program with more of them on the host has some arrays not found.
+MAX_OBJECTS = 300_000
+# Variables that are named.
+MAX_HOLDERS = 20
+
+_LEAVES = (str, bytes, bytearray, int, float, complex, type(None), CodeType, BuiltinFunctionType)
+_CACHE_TYPE = type(functools.lru_cache(len))
+
+
+class Holder(NamedTuple):
+    """A variable, the arrays that it leads to, and their bytes on one device."""
+
+    name: str
+    arrays: int
+    bytes: int
+
+
+class _Step(NamedTuple):
+    """An object on the way from a variable to arrays."""
+
+    value: Any
+    path: str
+    # What is said of `path`: where the variable is.
+    place: str
+    # False behind the first index: a container is named, not each of its elements.
+    extends: bool
+
+    @property
+    def name(self) -> str:
+        return f"`{self.path}`{self.place}"
+
+    def to(self, value: Any, suffix: str = "") -> _Step:
+        path = f"{self.path}{suffix}" if self.extends else self.path
+        return self._replace(value=value, path=path)
+
+    def into(self, values: Iterable[Any]) -> Iterator[_Step]:
+        return (self._replace(value=value, extends=False) for value in values)
+
+
+def find_array_holders(error: BaseException | None) -> list[Holder]:
+    """Return the variables that hold arrays on the fullest device, those with most bytes first.
+
+    Args:
+        error: The error that ends the program; variables of its frames are searched as well.
+    """
+    arrays = _live_arrays()
+    found: dict[str, list[int]] = {}
+    queue = collections.deque(_roots(error))
+    seen: set[int] = set()
+    while queue and len(seen) < MAX_OBJECTS:
+        step = queue.popleft()
+        value = step.value
+        if isinstance(value, _LEAVES) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if (size := arrays.get(id(value))) is not None:
+            found.setdefault(step.name, []).append(size)
+            continue
+        # What is in a container of a million numbers is not looked at one by one.
+        queue.extend(itertools.islice(_children(step), MAX_OBJECTS - len(seen)))
+    holders = [Holder(name, len(sizes), sum(sizes)) for name, sizes in found.items()]
+    holders.sort(key=lambda holder: -holder.bytes)
+    return [holder for holder in holders if holder.bytes][:MAX_HOLDERS]
+
+
+def _live_arrays() -> dict[int, int]:
+    """Return the bytes of each array on the device that holds most, by the array's identity.
+
+    Arrays that share memory are counted once: the others need 0 bytes.
+    """
+    import jax
+
+    sizes: dict[Any, dict[int, int]] = collections.defaultdict(dict)
+    seen: set[tuple[Any, int]] = set()
+    arrays = [array for array in jax.live_arrays() if not array.is_deleted()]
+    for array in arrays:
+        for shard in array.addressable_shards:
+            data = shard.data
+            block = (shard.device, data.unsafe_buffer_pointer())
+            size = 0 if block in seen else math.prod(data.shape) * data.dtype.itemsize
+            seen.add(block)
+            sizes[shard.device][id(array)] = size
+    if not sizes:
+        return {}
+    fullest = max(sizes.values(), key=lambda arrays: sum(arrays.values()))
+    return {id(array): fullest.get(id(array), 0) for array in arrays}
+
+
+def _roots(error: BaseException | None) -> Iterator[_Step]:
+    """Yield the variables of the program: of functions, the innermost first, and of modules."""
+    innermost_first = list(_frames(error))[::-1]
+    for frame in sorted(innermost_first, key=lambda it: is_library(it.f_code.co_filename)):
+        if frame.f_code.co_name != "<module>":
+            yield from _variables(frame.f_locals, _in_function(frame))
+    for name, module in list(sys.modules.items()):
+        if (file := _source_of(module)) is not None:
+            place = f" of {file}" if name == "__main__" else f" of the module `{name}`"
+            yield from _variables(vars(module), place)
+
+
+def _source_of(module: ModuleType) -> str | None:
+    """Return the file name of a module that is the program's own."""
+    file = getattr(module, "__file__", None)
+    if module is sys.modules.get("__main__"):
+        return os.path.basename(file) if isinstance(file, str) else "the main program"
+    if not isinstance(file, str) or is_library(file) or not isinstance(module, ModuleType):
+        return None
+    return os.path.basename(file)
+
+
+def _variables(variables: dict[str, Any], place: str) -> Iterator[_Step]:
+    # A notebook has every result a second time, as `_` and `_12`.
+    for name, value in sorted(variables.items(), key=lambda item: item[0].startswith("_")):
+        if not isinstance(value, ModuleType):
+            yield _Step(value, name, place, extends=True)
+
+
+def _frames(error: BaseException | None) -> Iterator[FrameType]:
+    traceback: TracebackType | None = getattr(error, "__traceback__", None)
+    while traceback is not None:
+        yield traceback.tb_frame
+        traceback = traceback.tb_next
+
+
+def _in_function(frame: FrameType) -> str:
+    code = frame.f_code
+    file = os.path.basename(file_name(code.co_filename))
+    return f" of `{_qualified_name(code)}` ({file}:{frame.f_lineno})"
+
+
+def _qualified_name(code: CodeType) -> str:
+    name: str = getattr(code, "co_qualname", code.co_name)
+    return name.replace(".<locals>", "")
+
+
+def _children(step: _Step) -> Iterator[_Step]:
+    """Yield what an object refers to."""
+    value = step.value
+    if isinstance(value, dict):
+        yield from step.into(value.values())
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields = zip(value._fields, value, strict=False)
+        yield from (step.to(item, f".{name}") for name, item in fields)
+    elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+        yield from step.into(value)
+    elif isinstance(value, FunctionType):
+        yield from _captured(value)
+    elif isinstance(value, MethodType):
+        yield from (step.to(value.__self__), step.to(value.__func__))
+    elif isinstance(value, functools.partial):
+        yield from step.into((value.func, *value.args, *value.keywords.values()))
+    elif isinstance(value, _CACHE_TYPE):
+        function = getattr(value, "__wrapped__", None)
+        place = f", the `functools` cache of {step.name}"
+        results = (item for item in gc.get_referents(value) if item is not function)
+        yield from (_Step(item, "lru_cache", place, extends=False) for item in results)
+        yield step.to(function)
+    elif isinstance(value, BaseException):
+        kept = f", kept by the traceback of {step.name}"
+        for frame in _frames(value):
+            yield from _variables(frame.f_locals, f" of `{_qualified_name(frame.f_code)}`{kept}")
+    elif isinstance(value, GeneratorType):
+        if value.gi_frame is not None:
+            kept = f" of the generator {step.name}"
+            yield from _variables(value.gi_frame.f_locals, kept)
+    elif isinstance(value, type):
+        if _source_of(sys.modules.get(value.__module__)) is not None:
+            yield from (step.to(item, f".{name}") for name, item in list(vars(value).items()))
+    elif not isinstance(value, ModuleType):
+        yield from (step.to(item, f".{name}") for name, item in _attributes(value))
+
+
+def _captured(function: FunctionType) -> Iterator[_Step]:
+    """Yield what a function has captured, and its default arguments."""
+    place = f", captured by `{_qualified_name(function.__code__)}`"
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    for name, cell in cells:
+        try:
+            yield _Step(cell.cell_contents, name, place, extends=True)
+        except ValueError:  # not assigned yet
+            continue
+    place = f" of `{_qualified_name(function.__code__)}`"
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    yield from (_Step(value, "default argument", place, extends=False) for value in defaults)
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of an object as they are stored, without calling any code of it."""
+    with contextlib.suppress(AttributeError):
+        yield from list(object.__getattribute__(value, "__dict__").items())
+    for base in type(value).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            slot = base.__dict__.get(name)
+            try:
+                yield name, slot.__get__(value)
+            except AttributeError:  # not assigned, or no slot any more
+                continue
