@@ -155,7 +155,7 @@ def test_a_dry_run_that_runs_out_of_memory_names_what_holds_it(tmp_path):
     run = dryrun_of(tmp_path, program, gpu="t4", code=1)
     [first, *_] = run.summary["array_holders"]
     assert first["name"] == "`self.history` of `Trainer.fit` (train.py:19)"
-    in_use = run.summary["failures"][0]["in_use_bytes"]
+    in_use = run.summary["oom"]["in_use_bytes"]
     assert 0.9 * in_use < first["bytes"] <= in_use
     sentence = "held by `self.history` of `Trainer.fit` (train.py:19): 169 arrays, 10.6 GiB"
     assert sentence in " ".join(run.out.split())
