@@ -158,4 +158,4 @@ def test_a_dry_run_that_runs_out_of_memory_names_what_holds_it(tmp_path):
     in_use = run.summary["oom"]["in_use_bytes"]
     assert 0.9 * in_use < first["bytes"] <= in_use
     sentence = "held by `self.history` of `Trainer.fit` (train.py:19): 169 arrays, 10.6 GiB"
-    assert sentence in " ".join(run.out.split())
+    assert sentence in " ".join(run.err.split())
