@@ -123,6 +123,29 @@ def test_on_several_devices_it_is_the_bytes_of_one(tmp_path):
     assert found == [["`copies` of train.py", 1, 4 << 20], ["`parts` of train.py", 1, 1 << 20]]
 
 
+# What a function of JAX's has been given is not what holds it.
+EAGER = """
+import jax.numpy as jnp
+
+
+class Run:
+    pass
+
+
+run = Run()
+run.state = Run()
+run.state.trajectory = jnp.ones((6, 1 << 28))
+total = (run.state.trajectory**2).sum()
+"""
+
+
+def test_functions_of_jax_hold_nothing(tmp_path):
+    run = dryrun_of(tmp_path, EAGER, gpu="t4", code=1)
+    [held] = run.summary["array_holders"]
+    assert held["name"] == "`run.state.trajectory` of program.py"
+    assert held["bytes"] == 6 << 30
+
+
 LEAK = """
 import jax
 import jax.numpy as jnp
@@ -157,5 +180,5 @@ def test_a_dry_run_that_runs_out_of_memory_names_what_holds_it(tmp_path):
     assert first["name"] == "`self.history` of `Trainer.fit` (train.py:19)"
     in_use = run.summary["oom"]["in_use_bytes"]
     assert 0.9 * in_use < first["bytes"] <= in_use
-    sentence = "held by `self.history` of `Trainer.fit` (train.py:19): 169 arrays, 10.6 GiB"
+    sentence = "held by `self.history` of `Trainer.fit` (train.py:19): 338 arrays, 10.6 GiB"
     assert sentence in " ".join(run.err.split())

@@ -69,6 +69,12 @@ def test_the_explanation_knows_settings_pool_gpu_and_command(dryrun_of_run):
     assert "vramfit dryrun --gpu t4 " in text
 
 
+def test_the_variables_that_hold_arrays_are_named(dryrun_of_run):
+    for options in ([], ["--explain"]):
+        text = dryrun_of_run("--fraction", "0.6", *options)
+        assert "held by `x` of train.py: 1 array, 6.0 GiB" in text
+
+
 def test_explain_knows_the_same(dryrun_of_run):
     text = dryrun_of_run("--fraction", "0.6", "--explain")
     assert "6.0 GiB of the pool's limit of 8.7 GiB were in use" in text

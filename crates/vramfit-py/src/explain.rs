@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::array_holders::{Holder, from_python};
 use pyo3::prelude::*;
 use vramfit_core::explain::{ExplainOptions, LogScanner, ProcessState, Verdict, explain};
 use vramfit_core::report::Report;
@@ -16,6 +17,7 @@ const MAX_LINES: usize = 20;
 /// of the GPU now; `None` where memory is not the cause.
 ///
 /// `environment` is what JAX has read of it, `command` how the program was started; empty if that is not known.
+/// `array_holders` are the variables that hold arrays.
 #[pyfunction]
 pub(crate) fn explain_failure(
     py: Python<'_>,
@@ -23,6 +25,7 @@ pub(crate) fn explain_failure(
     environment: BTreeMap<String, String>,
     jax: Option<&str>,
     command: String,
+    array_holders: Vec<Holder>,
 ) -> Option<String> {
     py.detach(|| {
         let mut scanner = LogScanner::new("");
@@ -32,7 +35,7 @@ pub(crate) fn explain_failure(
             gpu: gpus.map(|gpus| gpus.gpu),
             jax: jax.and_then(|jax| jax.parse().ok()).map(Version::into),
             command,
-            process: Some(process_state(environment)),
+            process: Some(process_state(environment, array_holders)),
         };
         let explanation = explain(&scanner.finish(), &options);
         if explanation.verdict() != Verdict::Memory {
@@ -51,13 +54,17 @@ pub(crate) fn explain_failure(
 pub(crate) fn write_process_state(
     path: PathBuf,
     environment: BTreeMap<String, String>,
+    array_holders: Vec<Holder>,
 ) -> PyResult<()> {
-    process_state(environment).write(&path).map_err(PyErr::from)
+    process_state(environment, array_holders).write(&path).map_err(PyErr::from)
 }
 
-fn process_state(environment: BTreeMap<String, String>) -> ProcessState {
+fn process_state(
+    environment: BTreeMap<String, String>,
+    array_holders: Vec<Holder>,
+) -> ProcessState {
     let pool = ProcessState::fullest_pool(&vramfit_vgpu::last_samples());
-    ProcessState { environment, pool }
+    ProcessState { environment, pool, array_holders: from_python(array_holders) }
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+mod array_holders;
 mod batch_memory;
 mod cli;
 mod data;
@@ -42,7 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::start_publisher, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::finish_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::record_settings, module)?)?;
-    module.add_function(wrap_pyfunction!(plugin::note_array_holders, module)?)?;
+    module.add_function(wrap_pyfunction!(array_holders::note_array_holders, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::note_cpu_program, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::settings_too_late, module)?)?;
     module.add_function(wrap_pyfunction!(exit::ask_main_thread_to_exit, module)?)?;

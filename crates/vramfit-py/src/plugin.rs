@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyList};
 use vramfit_core::lint::{self, LintInput};
 use vramfit_core::program::memory::Names;
 use vramfit_core::settings::{LateChange, ProcessStage};
-use vramfit_core::trace::{ArrayHolder, CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};
+use vramfit_core::trace::{CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
     CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, InputsByHost,
     ProgramDescription, ProgramInterface, ProgramSlice, ReadSite, ReadUse,
@@ -93,15 +93,6 @@ pub(crate) fn note_cpu_program(
 ) {
     let program = CpuProgram { name, site, needed_bytes, backward, products, selected_by };
     py.detach(|| vramfit_vgpu::note_cpu_program(program));
-}
-
-/// Records the variables that hold arrays: the name of each, how many arrays, and their bytes.
-#[pyfunction]
-pub(crate) fn note_array_holders(py: Python<'_>, holders: Vec<(String, u64, u64)>) {
-    let holders = holders.into_iter();
-    let holders = holders.map(|(name, arrays, bytes)| ArrayHolder { name, arrays, bytes });
-    let holders = holders.collect();
-    py.detach(|| vramfit_vgpu::note_array_holders(holders));
 }
 
 /// Returns a message for each of the changes that come too late for JAX `jax`, for standard error.

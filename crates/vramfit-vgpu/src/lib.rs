@@ -98,7 +98,8 @@ pub fn note_cpu_program(program: CpuProgram) {
 
 /// Records which variables hold the arrays of the program.
 pub fn note_array_holders(holders: Vec<ArrayHolder>) {
-    if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
+    let machine = machine::get().filter(|_| !machine::is_forked() && !holders.is_empty());
+    if let Some(machine) = machine {
         machine.session().note(&Note::ArrayHolders { holders });
     }
 }

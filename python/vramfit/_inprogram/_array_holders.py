@@ -6,6 +6,7 @@ followed breadth first: an array belongs to the variable with the shortest path 
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import functools
@@ -27,10 +28,13 @@ from types import (
 )
 from typing import Any, NamedTuple
 
-from vramfit._inprogram._frames import file_name, is_library
+from vramfit._inprogram._frames import file_name, is_library, is_ours
 
+# The program's file: Python removes the name when the program has ended.
+_MAIN_FILE = getattr(sys.modules.get("__main__"), "__file__", None)
 # Objects that are looked at; a program with more of them on the host has some arrays not found.
 MAX_OBJECTS = 300_000
+_JAX_FOLDERS = ("/jax/", "/jaxlib/")
 # Variables that are named.
 MAX_HOLDERS = 20
 
@@ -68,6 +72,41 @@ class _Step(NamedTuple):
         return (self._replace(value=value, extends=False) for value in values)
 
 
+# What the exit handler of `find_at_exit` has found.
+_found_at_exit: list[Holder] = []
+
+
+def find_at_exit(_jax: ModuleType) -> None:
+    """Look for the variables when the program ends, while JAX still has its arrays.
+
+    Called when JAX has been imported, and so has registered its exit handlers, which run after it.
+    """
+    atexit.register(lambda: _found_at_exit.extend(holders_when_out_of_memory(printed_error())))
+
+
+def found_at_exit() -> list[Holder]:
+    """Return what was found when the program ended."""
+    return _found_at_exit
+
+
+def printed_error() -> BaseException | None:
+    """Return the exception that Python has printed last."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None
+
+
+def holders_when_out_of_memory(error: BaseException | None) -> list[Holder]:
+    """Return what `find_array_holders` does if a program ends for lack of memory, else nothing."""
+    with contextlib.suppress(Exception):
+        from jax._src.xla_bridge import backends_are_initialized
+
+        is_out_of_memory = any("RESOURCE_EXHAUSTED" in str(one) for one in _chain(error))
+        # To ask for arrays would initialize the backends.
+        if is_out_of_memory and backends_are_initialized():
+            return find_array_holders(error)
+    return []
+
+
 def find_array_holders(error: BaseException | None) -> list[Holder]:
     """Return the variables that hold arrays on the fullest device, those with most bytes first.
 
@@ -76,8 +115,19 @@ def find_array_holders(error: BaseException | None) -> list[Holder]:
     """
     arrays = _live_arrays()
     found: dict[str, list[int]] = {}
-    queue = collections.deque(_roots(error))
     seen: set[int] = set()
+    for roots in (_own_variables(error), _library_variables(error)):
+        _follow(roots, arrays, found, seen)
+    holders = [Holder(name, len(sizes), sum(sizes)) for name, sizes in found.items()]
+    holders.sort(key=lambda holder: -holder.bytes)
+    return [holder for holder in holders if holder.bytes][:MAX_HOLDERS]
+
+
+def _follow(
+    roots: Iterable[_Step], arrays: dict[int, int], found: dict[str, list[int]], seen: set[int]
+) -> None:
+    """Add the bytes of each array that roots lead to, under the name of the nearest."""
+    queue = collections.deque(roots)
     while queue and len(seen) < MAX_OBJECTS:
         step = queue.popleft()
         value = step.value
@@ -89,9 +139,6 @@ def find_array_holders(error: BaseException | None) -> list[Holder]:
             continue
         # What is in a container of a million numbers is not looked at one by one.
         queue.extend(itertools.islice(_children(step), MAX_OBJECTS - len(seen)))
-    holders = [Holder(name, len(sizes), sum(sizes)) for name, sizes in found.items()]
-    holders.sort(key=lambda holder: -holder.bytes)
-    return [holder for holder in holders if holder.bytes][:MAX_HOLDERS]
 
 
 def _live_arrays() -> dict[int, int]:
@@ -101,27 +148,30 @@ def _live_arrays() -> dict[int, int]:
     """
     import jax
 
+    from vramfit import _native
+
     sizes: dict[Any, dict[int, int]] = collections.defaultdict(dict)
     seen: set[tuple[Any, int]] = set()
     arrays = [array for array in jax.live_arrays() if not array.is_deleted()]
     for array in arrays:
-        for shard in array.addressable_shards:
-            data = shard.data
-            block = (shard.device, data.unsafe_buffer_pointer())
-            size = 0 if block in seen else math.prod(data.shape) * data.dtype.itemsize
-            seen.add(block)
-            sizes[shard.device][id(array)] = size
+        # An array that a failed program left has no address. To ask for one is not to read.
+        with contextlib.suppress(Exception), _native.UnrecordedReads():
+            for shard in array.addressable_shards:
+                data = shard.data
+                block = (shard.device, data.unsafe_buffer_pointer())
+                size = 0 if block in seen else math.prod(data.shape) * data.dtype.itemsize
+                seen.add(block)
+                sizes[shard.device][id(array)] = size
     if not sizes:
         return {}
     fullest = max(sizes.values(), key=lambda arrays: sum(arrays.values()))
     return {id(array): fullest.get(id(array), 0) for array in arrays}
 
 
-def _roots(error: BaseException | None) -> Iterator[_Step]:
+def _own_variables(error: BaseException | None) -> Iterator[_Step]:
     """Yield the variables of the program: of functions, the innermost first, and of modules."""
-    innermost_first = list(_frames(error))[::-1]
-    for frame in sorted(innermost_first, key=lambda it: is_library(it.f_code.co_filename)):
-        if frame.f_code.co_name != "<module>":
+    for frame in _functions(error):
+        if not is_library(frame.f_code.co_filename):
             yield from _variables(frame.f_locals, _in_function(frame))
     for name, module in list(sys.modules.items()):
         if (file := _source_of(module)) is not None:
@@ -129,11 +179,27 @@ def _roots(error: BaseException | None) -> Iterator[_Step]:
             yield from _variables(vars(module), place)
 
 
+def _library_variables(error: BaseException | None) -> Iterator[_Step]:
+    """Yield the variables of libraries that call JAX, not those of JAX: it passes on arguments."""
+    for frame in _functions(error):
+        file = frame.f_code.co_filename
+        if is_library(file) and not is_ours(file) and not any(it in file for it in _JAX_FOLDERS):
+            yield from _variables(frame.f_locals, _in_function(frame))
+
+
+def _functions(error: BaseException | None) -> Iterator[FrameType]:
+    """Yield the frames of functions that an error went through, the innermost first."""
+    for one in _chain(error):
+        for frame in [*_frames(one)][::-1]:
+            if frame.f_code.co_name != "<module>":
+                yield frame
+
+
 def _source_of(module: ModuleType) -> str | None:
     """Return the file name of a module that is the program's own."""
-    file = getattr(module, "__file__", None)
     if module is sys.modules.get("__main__"):
-        return os.path.basename(file) if isinstance(file, str) else "the main program"
+        return os.path.basename(_MAIN_FILE) if _MAIN_FILE else "the main program"
+    file = getattr(module, "__file__", None)
     if not isinstance(file, str) or is_library(file) or not isinstance(module, ModuleType):
         return None
     return os.path.basename(file)
@@ -146,8 +212,18 @@ def _variables(variables: dict[str, Any], place: str) -> Iterator[_Step]:
             yield _Step(value, name, place, extends=True)
 
 
-def _frames(error: BaseException | None) -> Iterator[FrameType]:
-    traceback: TracebackType | None = getattr(error, "__traceback__", None)
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it was raised from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    """Yield the frames that an error went through, the outermost first."""
+    traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
         yield traceback.tb_frame
         traceback = traceback.tb_next
@@ -195,7 +271,8 @@ def _children(step: _Step) -> Iterator[_Step]:
             kept = f" of the generator {step.name}"
             yield from _variables(value.gi_frame.f_locals, kept)
     elif isinstance(value, type):
-        if _source_of(sys.modules.get(value.__module__)) is not None:
+        module = sys.modules.get(value.__module__)
+        if module is not None and _source_of(module) is not None:
             yield from (step.to(item, f".{name}") for name, item in list(vars(value).items()))
     elif not isinstance(value, ModuleType):
         yield from (step.to(item, f".{name}") for name, item in _attributes(value))
@@ -222,8 +299,6 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     for base in type(value).__mro__:
         slots = base.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            slot = base.__dict__.get(name)
-            try:
+            slot: Any = base.__dict__.get(name)
+            with contextlib.suppress(AttributeError):  # not assigned, or no slot any more
                 yield name, slot.__get__(value)
-            except AttributeError:  # not assigned, or no slot any more
-                continue

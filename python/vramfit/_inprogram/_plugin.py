@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from vramfit import _native
-from vramfit._inprogram import _uncaught_error
+from vramfit._inprogram import _array_holders, _uncaught_error
 from vramfit._inprogram._jax_shim.quiet_import import hide_driver_messages
 from vramfit._inprogram._jax_shim.run_config import run_config
 
@@ -82,19 +82,9 @@ def _finish(status: object = None) -> None:
             libraries=_libraries.library_versions(),
             gpu_libraries=_libraries.gpu_library_versions(),
         )
-    error = _uncaught_error.uncaught_error(status)
-    if error is not None and "RESOURCE_EXHAUSTED" in error[1]:
-        _record_array_holders()
-    _native.finish_plugin(error)
-
-
-def _record_array_holders() -> None:
-    """Let the trace tell which variables hold the arrays that left no room."""
-    from vramfit._inprogram import _array_holders
-
-    with contextlib.suppress(Exception), _native.UnrecordedReads():
-        error = _uncaught_error.last_error()
-        _native.note_array_holders(_array_holders.find_array_holders(error))
+    holders = _array_holders.holders_when_out_of_memory(_uncaught_error.last_error())
+    _native.note_array_holders(holders)
+    _native.finish_plugin(_uncaught_error.uncaught_error(status))
 
 
 def _save_rejected_settings() -> None:

@@ -59,6 +59,7 @@ pub(crate) use start::batch_option;
 
 use crate::allocator::{ChunkTag, JaxVersion};
 use crate::gpu::Gpu;
+use crate::trace::ArrayHolder;
 use facts::Facts;
 pub use message::BinFigures;
 use message::Message;
@@ -89,6 +90,8 @@ pub struct Explanation {
     pub notes: Vec<String>,
     /// Whether the log speaks of memory in words that are not known, and nothing in it explains the failure.
     pub speaks_of_memory: bool,
+    /// The variables that held arrays, where the process that failed was asked.
+    pub array_holders: Vec<ArrayHolder>,
     /// The pool by address, where the log has it whole.
     pub regions: Vec<LoggedRegion>,
     /// The largest buffers of the program, as the log lists them.
@@ -206,6 +209,10 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
         notes,
         causes,
         remedies,
+        array_holders: options
+            .process
+            .as_ref()
+            .map_or_else(Vec::new, |it| it.array_holders.clone()),
         regions: regions.unwrap_or_default(),
         buffers: log.buffers.clone(),
         figures: facts.figures,

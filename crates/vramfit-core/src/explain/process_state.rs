@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::published::{DeviceSample, StatsStatus};
+use crate::trace::ArrayHolder;
 
 /// The settings and the pool of the process whose log is explained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,8 @@ pub struct ProcessState {
     pub environment: BTreeMap<String, String>,
     /// The fullest pool of its GPUs, when the process ended.
     pub pool: Option<DeviceSample>,
+    /// The variables that held its arrays then, those that held most first.
+    pub array_holders: Vec<ArrayHolder>,
 }
 
 impl ProcessState {

@@ -5,6 +5,7 @@ use super::{
     json,
 };
 use crate::allocator::ChunkTag;
+use crate::analysis::facts;
 use crate::bytes::Bytes;
 use crate::explain::{
     Basis, Cause, CauseId, Confidence, Evidence, Explanation, ListedBuffer, LoggedRegion, Verdict,
@@ -32,6 +33,8 @@ pub(super) fn report(explanation: &Explanation, quotes_log: bool) -> Report {
     sections.push(largest_fit(explanation));
     sections.push(need(explanation));
     sections.push(buffers(explanation));
+    let holders = facts::array_holders::section(&explanation.array_holders);
+    sections.push(holders.map(Section::into_detail));
     for cause in others {
         let title = format!("evidence for: {}", cause.id.title());
         sections.push(evidence(&title, &cause.evidence).map(Section::into_detail));
@@ -46,7 +49,7 @@ pub(super) fn report(explanation: &Explanation, quotes_log: bool) -> Report {
             Verdict::Unrecognized => Outcome::Unknown,
         },
         headline: explanation.headline(),
-        cause: first.map(sentences).unwrap_or_default(),
+        cause: first.map(|first| sentences(explanation, first)).unwrap_or_default(),
         sections: sections.into_iter().flatten().collect(),
         metadata: metadata(explanation),
         json: json::explain(explanation),
@@ -54,8 +57,14 @@ pub(super) fn report(explanation: &Explanation, quotes_log: bool) -> Report {
     }
 }
 
-fn sentences(cause: &Cause) -> Vec<String> {
-    vec![cause.summary.clone(), format!("ruled out if {}", cause.falsified_by)]
+fn sentences(explanation: &Explanation, cause: &Cause) -> Vec<String> {
+    let mut sentences = vec![cause.summary.clone()];
+    let in_use_bytes = explanation.figures.in_use_bytes;
+    sentences.extend(in_use_bytes.and_then(|in_use_bytes| {
+        facts::array_holders::sentence(&explanation.array_holders, in_use_bytes)
+    }));
+    sentences.push(format!("ruled out if {}", cause.falsified_by));
+    sentences
 }
 
 fn evidence(title: &str, evidence: &[Evidence]) -> Option<Section> {

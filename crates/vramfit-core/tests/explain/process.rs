@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use vramfit_core::explain::{ExplainOptions, Explanation, LogScanner, ProcessState, explain};
 use vramfit_core::gpu;
 use vramfit_core::published::{DeviceSample, StatsStatus};
+use vramfit_core::trace::ArrayHolder;
 
 const GIB: u64 = 1 << 30;
 
@@ -25,7 +26,7 @@ fn explained(log: &str, environment: &[(&str, &str)], pool: Option<DeviceSample>
         environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     let options = ExplainOptions {
         gpu: Some(gpu::find("t4").expect("a GPU of the catalog")),
-        process: Some(ProcessState { environment, pool }),
+        process: Some(ProcessState { environment, pool, ..ProcessState::default() }),
         ..ExplainOptions::default()
     };
     explain(&scanner.finish(), &options)
@@ -102,6 +103,11 @@ fn a_state_is_read_as_it_was_written() {
     let path = folder.path().join("process.json");
     assert_eq!(ProcessState::read(&path), None);
     let state = ProcessState {
+        array_holders: vec![ArrayHolder {
+            name: "`x` of train.py".to_owned(),
+            arrays: 1,
+            bytes: 7,
+        }],
         environment: BTreeMap::from([("XLA_FLAGS".to_owned(), "--a=\"b\"".to_owned())]),
         pool: Some(sample(1, 2, 3)),
     };

@@ -40,7 +40,7 @@ def _write_state(path: str) -> None:
     if "jax" not in sys.modules:
         return
     with contextlib.suppress(Exception):  # the explanation is less precise without it
-        _native().write_process_state(path, _environment())
+        _native().write_process_state(path, _environment(), _array_holders())
 
 
 def _report(begin: int | None) -> None:
@@ -60,7 +60,9 @@ def _report(begin: int | None) -> None:
 
 def _explain(log: bytes) -> str | None:
     jax = getattr(sys.modules.get("jax"), "__version__", None)
-    text: str | None = _native().explain_failure(log, _environment(), jax, _command())
+    text: str | None = _native().explain_failure(
+        log, _environment(), jax, _command(), _array_holders()
+    )
     return text
 
 
@@ -77,6 +79,13 @@ def _environment() -> dict[str, str]:
     from vramfit._settings._environment import text_variables
 
     return text_variables(watcher().environment_as_read())
+
+
+def _array_holders() -> Any:
+    """Return the variables that held arrays, as found before JAX's own exit handlers."""
+    from vramfit._inprogram._array_holders import found_at_exit
+
+    return found_at_exit()
 
 
 def _command() -> str:

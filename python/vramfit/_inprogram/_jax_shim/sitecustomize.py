@@ -84,6 +84,8 @@ _CONFIG = _run_config() if _IS_DRYRUN else {}
 _ON_IMPORT: dict[str, list[str]] = {}
 if os.environ.get("VRAMFIT_PLAN") or _CONFIG.get("plan") or _CONFIG.get("plan_sites"):
     _ON_IMPORT["jax"] = ["vramfit._plan._apply.install"]
+if os.environ.get("VRAMFIT_EXPLAIN"):
+    _ON_IMPORT.setdefault("jax", []).append("vramfit._inprogram._array_holders.find_at_exit")
 if _CONFIG.get("host"):
     _HOSTS = "vramfit._inprogram._hosts"
     _ON_IMPORT.setdefault("jax", []).append(f"{_HOSTS}.install_in_distributed")

@@ -30,6 +30,7 @@ pub(in crate::report) fn explain(explanation: &Explanation) -> Value {
         "figures": figures(&explanation.figures),
         "remedies": explanation.remedies.iter().map(remedy).collect::<Vec<_>>(),
         "buffers": buffers.collect::<Vec<_>>(),
+        "array_holders": explanation.array_holders,
         "notes": explanation.notes,
     })
 }
