@@ -65,6 +65,31 @@ def test_the_report_shows_what_was_measured_and_not_again_what_is_expected(dryru
     assert "donate arguments that are returned updated" not in text
 
 
+STACKED = """
+import jax, jax.numpy as jnp
+
+@jax.jit
+def decode(cache, x):
+    def layer(x, cache):
+        cache = {name: each.at[0].set(x) for name, each in cache.items()}
+        return jnp.tanh(x * cache["k"].sum(0) * cache["v"].sum(0)), cache
+    return jax.lax.scan(layer, x, cache)
+
+cache = {name: jnp.ones((8, 512, 1024)) for name in "kv"}
+for _ in range(3):
+    x, cache = decode(cache, jnp.ones(1024))
+"""
+
+
+def test_a_donation_that_brings_nothing_is_no_cause(dryrun, write_script):
+    run = dryrun(write_script(STACKED, "program.py"), options=["--limit", "50MiB"], code=1)
+    edit = edits_of(run.summary)["donate"]
+    assert edit["peak_bytes"] >= run.summary["oom"]["needed_bytes"]
+    text = " ".join(run.err.split())
+    assert "are returned updated; with them donated it is 64.0 MiB, measured" in text
+    assert "not donated" not in text
+
+
 @pytest.mark.parametrize(
     ("options", "kinds"),
     [

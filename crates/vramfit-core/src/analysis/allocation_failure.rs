@@ -64,12 +64,13 @@ impl AllocationFailure {
         in_use.saturating_add(self.remaining_bytes)
     }
 
-    /// Returns what was free in all, `None` where nothing is pooled: in the pool, and by which
-    /// one that grows could have grown. A preallocated pool that is smaller than its limit got no
-    /// more from the GPU.
+    /// Returns what was free in all, `None` where nothing is pooled: in the pool, and by which it
+    /// could have grown. A preallocated pool that is smaller than its limit got no more from the GPU;
+    /// it is empty before the first request that it can meet.
     pub fn free_bytes(&self) -> Option<u64> {
-        let growth = self.growth_bytes.filter(|_| !self.is_preallocated);
         let free = self.pool.free_bytes?;
+        let is_empty = self.pool.in_use_bytes == 0 && free == 0;
+        let growth = self.growth_bytes.filter(|_| is_empty || !self.is_preallocated);
         Some(free.saturating_add(growth.unwrap_or(0)))
     }
 

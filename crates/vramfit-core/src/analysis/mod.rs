@@ -67,6 +67,7 @@ pub use facts::autotune_range::AutotuneRange;
 pub use facts::compilations::CompilationSummary;
 pub use facts::leaks::LeakSummary;
 pub use facts::replicated_arrays::ReplicatedArrays;
+pub use facts::undivided_batch::UndividedBatch;
 pub use facts::unread_outputs::UnreadOutput;
 pub use facts::whole_batch::WholeBatch;
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};

@@ -14,6 +14,7 @@ use super::facts::RunFacts;
 use super::facts::autotune_range::AutotuneRange;
 use super::facts::compilations::CompilationSummary;
 use super::facts::leaks::LeakSummary;
+use super::facts::undivided_batch::UndividedBatch;
 use super::facts::unread_outputs::UnreadOutput;
 use super::facts::whole_batch::WholeBatch;
 use super::hosts::HostsSummary;
@@ -140,6 +141,8 @@ pub struct ProgramMemorySummary {
     pub replicated: Vec<ReplicatedArgument>,
     /// Values that may be of the whole batch on each device although it is divided.
     pub whole_batch: Option<WholeBatch>,
+    /// The batch that each device has in full, where all compute the same.
+    pub undivided_batch: Option<UndividedBatch>,
 }
 
 /// Programs of the same name and the same sizes.

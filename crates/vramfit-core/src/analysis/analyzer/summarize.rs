@@ -15,6 +15,7 @@ use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::facts::array_holders;
 use crate::analysis::facts::autotune_range::AutotuneRange;
 use crate::analysis::facts::compilations::repeated;
+use crate::analysis::facts::undivided_batch::UndividedBatch;
 use crate::analysis::facts::whole_batch::WholeBatch;
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
@@ -211,6 +212,7 @@ impl TraceAnalyzer {
                     },
                     replicated: replicated_arguments(notes, program, &memory),
                     whole_batch: WholeBatch::find(notes, program, &memory),
+                    undivided_batch: UndividedBatch::find(notes, program, &memory),
                     memory,
                 })
             }),

@@ -12,6 +12,7 @@ pub mod callbacks;
 pub mod compilations;
 pub mod leaks;
 pub mod replicated_arrays;
+pub mod undivided_batch;
 pub mod unknown_reads;
 pub mod unread_outputs;
 pub mod whole_batch;

@@ -91,6 +91,7 @@ fn programs(summary: &RunSummary) -> Value {
         "step": summary.step().map(|step| &step.name),
         "step_evidence": summary.step_evidence,
         "replicated": summary.program_memory.as_ref().map_or(&[][..], |program| &program.replicated),
+        "undivided_batch": summary.program_memory.as_ref().and_then(|it| it.undivided_batch.as_ref()),
         "replicated_arrays": summary.attribution.as_ref().and_then(|it| it.replicated.as_ref()),
         "communicators": summary.communicators,
         "step_search": summary.step_search,

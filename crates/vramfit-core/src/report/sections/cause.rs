@@ -3,7 +3,7 @@
 use super::devices;
 use crate::analysis::{
     AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, ReplicatedArrays, RunSummary,
-    ValueSize, facts,
+    UndividedBatch, ValueSize, facts,
 };
 use crate::bytes::Bytes;
 use crate::program::memory::Owner;
@@ -26,7 +26,10 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     sentences.extend(whole_batch(summary));
     let attribution = summary.attribution.as_ref();
     let replicated = attribution.and_then(|attribution| attribution.replicated.as_ref());
-    sentences.extend(replicated.map(ReplicatedArrays::describe));
+    match undivided_batch(summary) {
+        Some(batch) => sentences.push(batch.describe()),
+        None => sentences.extend(replicated.map(ReplicatedArrays::describe)),
+    }
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
         sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
@@ -67,6 +70,13 @@ pub(super) fn whole_batch(summary: &RunSummary) -> Option<String> {
     let mut measured = summary.measured_edits.iter();
     measured.find(|edit| edit.kinds == ["constrain_batch"] && edit.helps(needed_bytes))?;
     Some(summary.program_memory.as_ref()?.whole_batch.as_ref()?.describe())
+}
+
+/// Returns the batch that each GPU has in full, where all of them compute the same in the program of the peak.
+pub(super) fn undivided_batch(summary: &RunSummary) -> Option<&UndividedBatch> {
+    let program = summary.program_memory.as_ref()?;
+    let is_of_peak = Some(program.program) == summary.attribution.as_ref()?.program;
+    program.undivided_batch.as_ref().filter(|_| is_of_peak)
 }
 
 pub(super) fn leak(leak: &LeakSummary) -> String {
@@ -125,7 +135,7 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
             format!("{bytes} are {count} that the script keeps{}", origin(group))
         }
         EntryKind::Program(Owner::Outputs) => match undonated(summary) {
-            Some(which) => format!("{bytes} are outputs: {which}"),
+            Some(which) => format!("{bytes} are outputs: {}", replacements(&which, summary)),
             None => format!("{bytes} are outputs{}", named(group)),
         },
         _ => format!("{bytes} are {kind}{}", named(group)),
@@ -219,7 +229,7 @@ fn from_lines(lines: &[(String, u64)]) -> String {
     }
 }
 
-/// Names the arguments that outputs replace, where most of the bytes of the outputs are theirs.
+/// Names the arguments that outputs replace, where most of the bytes of the outputs are theirs, up to "are returned".
 pub(super) fn undonated(summary: &RunSummary) -> Option<String> {
     let attribution = summary.attribution.as_ref()?;
     let program = summary.program_memory.as_ref()?;
@@ -229,8 +239,27 @@ pub(super) fn undonated(summary: &RunSummary) -> Option<String> {
         .iter()
         .filter(|one| !one.output.is_empty() && Some(program.program) == attribution.program);
     let (bytes, which) = largest_argument(kept)?;
-    (bytes * 2 >= memory.bytes_of(Owner::Outputs))
-        .then(|| format!("{which} returned updated and not donated"))
+    (bytes * 2 >= memory.bytes_of(Owner::Outputs)).then(|| format!("{which} returned"))
+}
+
+/// Returns the peak with these arguments donated, where that was measured and brings nothing.
+pub(super) fn useless_donation(summary: &RunSummary) -> Option<u64> {
+    let needed_bytes = summary.needed_bytes();
+    let edits = summary.measured_edits.iter().filter(|edit| edit.kinds == ["donate"]);
+    let mut useless = edits.filter(|edit| !edit.helps(needed_bytes));
+    useless.find_map(|edit| edit.peak_bytes)
+}
+
+/// Says of outputs which arguments they replace, and what follows.
+fn replacements(arguments: &str, summary: &RunSummary) -> String {
+    match useless_donation(summary) {
+        None => format!("{arguments} updated and not donated"),
+        Some(peak_bytes) => format!(
+            "{arguments} updated; with them donated it is {}, measured: XLA computes them in new buffers, as it does \
+             the stacked outputs of a `lax.scan`, whose carry it updates in place",
+            Bytes(peak_bytes)
+        ),
+    }
 }
 
 /// Says what would remain without the largest part, or what comes next.

@@ -63,7 +63,9 @@ fn available(summary: &RunSummary, failure: &AllocationFailure) -> Metric {
 fn smaller_pool(summary: &RunSummary, failure: &AllocationFailure) -> Option<String> {
     let device = summary.devices.get(failure.device as usize)?;
     let (pool, limit) = device.pool_bytes.zip(device.limit_bytes)?;
-    (failure.is_preallocated && pool < limit).then(|| {
+    // One that is empty would have been obtained with a smaller request.
+    let obtainable = if pool == 0 { failure.growth_bytes.unwrap_or(0) } else { pool };
+    (failure.is_preallocated && obtainable < limit).then(|| {
         format!(
             "; the pool got {} of its limit of {}, which the GPU did not have free",
             Bytes(pool),

@@ -18,7 +18,8 @@ pub(super) fn metric(summary: &RunSummary, device: &DeviceSummary) -> Option<Met
         .into_iter()
         .find(|need| need.high_bytes.is_some())?;
     let peak = scratch.peak_bytes.get(device.device as usize).copied();
-    let peak = peak.filter(|peak| *peak > device.peak_bytes);
+    // After a refusal it is not known what the program would have gone on to.
+    let peak = peak.filter(|peak| *peak > device.peak_bytes && !summary.is_refused());
     let peak = peak
         .map_or(String::new(), |peak| format!("; with the maximum, the peak is {}", Bytes(peak)));
     let note = format!("{}{}{peak}", name(need), location(need));

@@ -62,6 +62,10 @@ pub(super) fn main_cause(summary: &RunSummary) -> Option<MainCause> {
         let text = "the batch does not stay divided among the GPUs";
         return new(CauseKind::Values, text.to_owned());
     }
+    if let Some(batch) = cause::undivided_batch(summary) {
+        let text = format!("all {} GPUs compute the same, the batch is not divided", batch.devices);
+        return new(CauseKind::Values, text);
+    }
     let attribution = summary.attribution.as_ref()?;
     if let Some(replicated) = &attribution.replicated {
         let (bytes, devices) = (Bytes(replicated.bytes), replicated.devices);
@@ -88,7 +92,10 @@ fn group(group: &CauseGroup, summary: &RunSummary) -> String {
         _ if group.is_values() => format!("values{from}"),
         (Some(name), _) => format!("the {name}{from}"),
         (None, EntryKind::OtherArrays) => format!("arrays that the script keeps{from}"),
-        (None, EntryKind::Program(Owner::Outputs)) if cause::undonated(summary).is_some() => {
+        (None, EntryKind::Program(Owner::Outputs))
+            if cause::undonated(summary).is_some()
+                && cause::useless_donation(summary).is_none() =>
+        {
             "outputs that replace arguments which are not donated".to_owned()
         }
         (None, kind) => kind.label().to_owned(),
