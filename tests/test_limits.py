@@ -199,3 +199,35 @@ jax.block_until_ready(jax.jit(lambda x: (x @ x).sum() + x.T.sum())(x))
     assert summary["autotune_range"]["small_programs_temp_bytes"] == temporaries
     assert f"{small} program" in err
     assert "below 1 % of the pool" in err
+
+
+UPLOAD = """
+import jax, jax.numpy as jnp, numpy as np
+first = np.zeros((60_000, 224, 224), np.float32)
+data = jnp.asarray(first)
+"""
+
+
+def test_an_upload_that_the_empty_pool_cannot_hold_lacks_what_is_beyond_its_limit(tmp_path):
+    run = dryrun_of(tmp_path, UPLOAD, gpu="t4", code=1)
+    oom, requested = run.summary["oom"], 60_000 * 224 * 224 * 4
+    assert oom["in_use_bytes"] == 0
+    assert run.summary["peak_bytes"] == 0
+    text = " ".join(run.err.split())
+    limit = run.summary["capacity_bytes"]
+    assert f"short by {(requested - limit) / MIB:.1f} MiB at program.py:4" in text
+    assert "which the GPU did not have free" not in text
+    assert "one array, from program.py:4" in text
+
+
+def test_uploads_have_the_line_that_makes_them(tmp_path):
+    lines = """
+import jax, numpy as np
+host = np.zeros((1024, 1024), np.float32)
+kept = jax.device_put(host)
+jax.block_until_ready(jax.jit(lambda a, b: a @ b)(kept, host))
+"""
+    run = dryrun_of(tmp_path, lines, code=0)
+    for line in (4, 5):
+        row = re.search(rf"upload, program.py:{line} \(<module>\) +1 +(\S+ \S+)", run.err)
+        assert row.group(1) == "4.0 MiB"

@@ -220,13 +220,17 @@ impl Attributor<'_> {
         parts: &mut EntrySet,
         replicated: &mut ReplicatedOutputs<'_>,
     ) {
-        let EventContext { entry, purpose, bytes, .. } = self.context;
+        let EventContext { entry, purpose, bytes, site, .. } = self.context;
         if purpose == Purpose::Scratch {
             let entry = entry.map_or(NO_PROGRAM, |entry| entry as u32);
             return parts.add(self.scratch_part(entry, refused.slot), bytes);
         }
         let Some(memory) = memory else {
-            return parts.add(AttributionEntry::of_purpose(purpose), refused.remaining_bytes);
+            let request = AttributionEntry {
+                site: self.source.text(site).to_owned(),
+                ..AttributionEntry::of_purpose(purpose)
+            };
+            return parts.add(request, refused.remaining_bytes);
         };
         let running = entry.and_then(|entry| self.entries.get(entry)).map(|entry| entry.program);
         let mut add = |number: u32, purpose: Purpose, bytes: u64| {

@@ -35,7 +35,7 @@ pub(super) fn time_phrase(context: &RequestContext) -> String {
     match &context.program {
         Some(program) => format!("in `{program}`"),
         None if context.site.is_empty() => "between programs".to_owned(),
-        None => format!("at {}", context.site),
+        None => format!("at {}", file_name(&context.site)),
     }
 }
 

@@ -255,7 +255,7 @@ impl<R: Read> Decoder<R> {
             },
             tag::FREE => Event::Free { allocation: self.read_uint()? },
             tag::UNREAD => Event::Unread { allocation: self.read_uint()? },
-            tag::ALLOCATION_FAILURE => Event::AllocationFailure {
+            tag::ALLOCATION_FAILURE | tag::SITED_ALLOCATION_FAILURE => Event::AllocationFailure {
                 device: self.read_small_uint()?,
                 bytes: self.read_uint()?,
                 alignment: self.read_uint()?,
@@ -263,6 +263,10 @@ impl<R: Read> Decoder<R> {
                 purpose: self.read_purpose()?,
                 slot: self.read_small_uint()?,
                 message: self.read_text_id(texts)?,
+                site: match tag {
+                    tag::SITED_ALLOCATION_FAILURE => self.read_text_id(texts)?,
+                    _ => TextId(0),
+                },
             },
             tag::DRIVER => Event::Driver {
                 device: self.read_small_uint()?,

@@ -203,6 +203,8 @@ pub enum Event {
         purpose: Purpose,
         /// As in [`Event::Allocate`].
         slot: u32,
+        /// As in [`Event::Allocate`].
+        site: TextId,
         /// The message the program was given.
         message: TextId,
     },

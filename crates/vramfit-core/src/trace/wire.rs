@@ -2,7 +2,7 @@
 //! decoded in [`super::decoder`]. What the records mean together (history, repeats) is for
 //! [`super::writer`] and [`super::reader`]; `docs/reference/trace-format.md` has it all.
 
-use super::event::Event;
+use super::event::{Event, TextId};
 use crate::program::ProgramSizes;
 
 /// What every trace begins with; the version and a line feed follow.
@@ -53,6 +53,8 @@ pub(super) mod tag {
     pub(crate) const CALLBACK_SKIPPED: u8 = 22;
     pub(crate) const UNREAD: u8 = 23;
     pub(crate) const DECISIVE_READ: u8 = 24;
+    /// [`ALLOCATION_FAILURE`] and its line.
+    pub(crate) const SITED_ALLOCATION_FAILURE: u8 = 25;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
@@ -136,14 +138,21 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             purpose,
             slot,
             message: text,
+            ..
         } => {
-            let tag = match event {
-                Event::Allocate { .. } => tag::ALLOCATE,
-                _ => tag::ALLOCATION_FAILURE,
+            let (tag, failed_at) = match event {
+                Event::AllocationFailure { site: TextId(0), .. } => (tag::ALLOCATION_FAILURE, None),
+                Event::AllocationFailure { site, .. } => {
+                    (tag::SITED_ALLOCATION_FAILURE, Some(site))
+                }
+                _ => (tag::ALLOCATE, None),
             };
             put_record(out, tag, &[device.into(), bytes, alignment]);
             let rest = [space as u64, purpose as u64, slot.into(), text.0.into()];
             put_all(out, &rest);
+            if let Some(site) = failed_at {
+                put(out, site.0.into());
+            }
         }
         Event::Free { allocation: back } => put_record(out, tag::FREE, &[back]),
         Event::Unread { allocation: back } => put_record(out, tag::UNREAD, &[back]),

@@ -261,6 +261,7 @@ impl Recorder {
                 space,
                 purpose,
                 slot,
+                site: TextId(0),
                 message,
             });
             return None;

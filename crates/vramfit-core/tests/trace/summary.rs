@@ -488,6 +488,7 @@ fn events_that_cannot_have_happened_refuse_the_summary() {
         space: PoolSpace::Default,
         purpose: Purpose::Upload,
         slot: 0,
+        site: TextId(0),
         message: TextId(0),
     };
     let program = |program, temp| program_event(program, TextId(0), sizes(temp), 1);
@@ -679,6 +680,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             space,
             purpose: Purpose::Upload,
             slot: 0,
+            site: TextId(0),
             message: TextId(0),
         }),
         4 => (number(), number(), number()).prop_map(|(asked, address, granted)| Event::Driver {

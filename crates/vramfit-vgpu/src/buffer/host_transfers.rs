@@ -14,6 +14,7 @@ use crate::buffer::value::Value;
 use crate::device::machine::{self, Machine};
 use crate::device::memory::{self, Memory, MemoryKind};
 use crate::device::virtual_device;
+use crate::hooks;
 use crate::pjrt::abi::buffer::{
     BufferBitcastArgs, BufferCopyRawToHostArgs, BufferCopyToDeviceArgs, BufferCopyToMemoryArgs,
     BufferMemoryLayout, BufferToHostBufferArgs, ClientBufferFromHostBufferArgs,
@@ -31,6 +32,9 @@ fn machine() -> PjrtResult<&'static Machine> {
     machine::get().ok_or_else(|| Status::internal("no client was created"))
 }
 
+/// Of smaller uploads nobody asks for the line, and there are many.
+const MIN_SITED_BYTES: u64 = 1 << 16;
+
 /// Allocates memory for an array; `None` for host memory and arrays without bytes.
 pub(crate) fn allocate(
     memory: &'static Memory,
@@ -41,7 +45,14 @@ pub(crate) fn allocate(
         return Ok(None);
     }
     let request = AllocationRequest::new(memory.device.ordinal()?, bytes, purpose);
-    let block = machine()?.session().allocate(&request)?;
+    // Asked for before the session is locked: the thread that has Python may be waiting for it.
+    let site = match purpose == Purpose::Upload && bytes >= MIN_SITED_BYTES {
+        true => hooks::get().and_then(hooks::Hooks::call_site).unwrap_or_default(),
+        false => String::new(),
+    };
+    let mut session = machine()?.session();
+    let site = session.intern(&site);
+    let block = session.allocate(&AllocationRequest { site, ..request })?;
     Ok(Some(Arc::new(block)))
 }
 

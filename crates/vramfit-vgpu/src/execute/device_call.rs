@@ -166,11 +166,9 @@ impl<'a> DeviceCall<'a> {
         let mut transient_blocks = Vec::new();
         for step in &self.compiled.allocation_steps {
             let request = AllocationRequest {
-                device: self.ordinal(),
-                bytes: step.bytes,
                 space: step.space,
-                purpose: step.purpose,
                 slot: step.slot,
+                ..AllocationRequest::new(self.ordinal(), step.bytes, step.purpose)
             };
             let block = match session.allocate(&request) {
                 Ok(block) => block,

@@ -33,12 +33,21 @@ pub(crate) struct AllocationRequest {
     pub(crate) space: PoolSpace,
     pub(crate) purpose: Purpose,
     pub(crate) slot: u32,
+    /// The line that asks, where that is not the one of an execution.
+    pub(crate) site: TextId,
 }
 
 impl AllocationRequest {
     /// Returns a request for a block of the default pool that belongs to no slot of a program.
     pub(crate) fn new(device: u32, bytes: u64, purpose: Purpose) -> Self {
-        AllocationRequest { device, bytes, space: PoolSpace::Default, purpose, slot: 0 }
+        AllocationRequest {
+            device,
+            bytes,
+            space: PoolSpace::Default,
+            purpose,
+            slot: 0,
+            site: TextId(0),
+        }
     }
 }
 
@@ -152,7 +161,7 @@ impl Session {
             space: request.space,
             purpose: request.purpose,
             slot: request.slot,
-            site: TextId(0),
+            site: request.site,
         });
         let number = self.state.allocations;
         self.state.allocations += 1;
@@ -202,6 +211,7 @@ impl Session {
             space: request.space,
             purpose: request.purpose,
             slot: request.slot,
+            site: request.site,
             message,
         });
         self.flush();

@@ -5,7 +5,7 @@ use crate::allocator::{AllocError, ChunkTag, PoolEnd, round_up};
 use crate::analysis::allocation_failure::MAX_FAILURES_KEPT;
 use crate::analysis::failure::{Abort, EventContext, OomMessage, RefusedRequest};
 use crate::replay::{Block, Divergence};
-use crate::trace::{Event, Purpose, TextId};
+use crate::trace::{Event, Purpose};
 
 impl TraceAnalyzer {
     /// Records a free at which the allocator would have aborted the process.
@@ -27,8 +27,8 @@ impl TraceAnalyzer {
     /// Records a request that was refused: in the run, or only under these settings.
     pub(super) fn on_refused(&mut self, device: u32, error: AllocError, event: &Event) {
         let (context, slot, message) = match *event {
-            Event::AllocationFailure { bytes, purpose, slot, message, .. } => {
-                let context = self.context(purpose, bytes, TextId(0));
+            Event::AllocationFailure { bytes, purpose, slot, site, message, .. } => {
+                let context = self.context(purpose, bytes, site);
                 (context, slot, OomMessage::Recorded(message))
             }
             Event::Allocate { bytes, purpose, slot, site, .. } => {
@@ -119,11 +119,11 @@ impl TraceAnalyzer {
 
     /// Notes the request that is granted although the run was refused it.
     pub(super) fn on_divergence(&mut self, event: &Event) {
-        if let Event::AllocationFailure { bytes, purpose, .. } = *event
+        if let Event::AllocationFailure { bytes, purpose, site, .. } = *event
             && self.replay.divergence() == Some(Divergence::Granted)
             && self.newly_granted.is_none()
         {
-            self.newly_granted = Some(self.context(purpose, bytes, TextId(0)));
+            self.newly_granted = Some(self.context(purpose, bytes, site));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::{ArraySummary, RunSummary};
 use crate::bytes::Bytes;
-use crate::report::phrases::{gpu_suffix, line_or_unknown};
+use crate::report::phrases::{file_name, gpu_suffix, line_or_unknown};
 use crate::report::{Content, Section, Table, Value};
 
 /// Groups of arrays that are listed.
@@ -54,7 +54,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 }
 
 fn origin(array: &ArraySummary) -> String {
-    let line = line_or_unknown(&array.site);
+    let line = file_name(line_or_unknown(&array.site));
     let purpose = array.purpose.label();
     match &array.program {
         Some(program) => format!("{purpose} of {program}, {line}"),
