@@ -298,12 +298,18 @@ simple(
 simple("scale_offset_float", numbers(37, 5), chunks=(8, 5), refused="scale-offset", scaleoffset=3)
 
 
-@contents(refused="nbit")
-def nbit(f):
+@contents()
+def nbit_whole(f):
+    """Numbers that have all their bits are stored as they are."""
+    low_level(f, integers(37, 5), with_nbit((8, 5)))
+
+
+def with_nbit(chunk):
+    """Return a property list of chunks with the N-bit filter."""
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_chunk((8, 5))
-    plist.set_filter(5, 0, ())
-    low_level(f, integers(37, 5), plist)
+    plist.set_chunk(chunk)
+    plist.set_filter(h5py.h5z.FILTER_NBIT, 0, ())
+    return plist
 
 
 @contents(refused="szip")
@@ -531,10 +537,90 @@ def arrays_of_text(f):
     f.create_dataset("x", shape=(4,), dtype=np.dtype(("S3", (3,))))
 
 
-@contents(refused="floating-point numbers of 32 bits")
-def odd_float(f):
-    dtype = h5py.h5t.IEEE_F32LE.copy()
-    dtype.set_ebias(100)
+# Numbers that have fewer bits than their bytes.
+def with_bits(base, precision, offset):
+    """Return the datatype of integers of which only some bits are the value."""
+    dtype = base.copy()
+    dtype.set_precision(precision)
+    dtype.set_offset(offset)
+    return dtype
+
+
+def float_of(size, precision, offset, fields, bias):
+    """Return the datatype of a float; `fields` are those of `H5Tset_fields`."""
+    dtype = h5py.h5t.IEEE_F32LE.copy() if size == 4 else h5py.h5t.IEEE_F64LE.copy()
+    dtype.set_fields(*fields)
+    dtype.set_offset(offset)
+    dtype.set_precision(precision)
+    dtype.set_size(size)
+    dtype.set_ebias(bias)
+    return dtype
+
+
+def raw_bits(name, dtype, read_as, *, plist=None):
+    """Add a case of elements of which every bit is random, also those that are not used."""
+
+    def make(path):
+        size = dtype.get_size()
+        raw = bytearray(np.random.default_rng(5).bytes(60 * size))
+        if dtype.get_class() == h5py.h5t.FLOAT:
+            sign, exponent, exponent_bits, mantissa, mantissa_bits = dtype.get_fields()
+            largest = ((1 << exponent_bits) - 1) << exponent
+            almost = largest - (1 << exponent) + (((1 << mantissa_bits) - 1) << mantissa)
+            special = [0, 1 << sign, largest, largest | 1 << sign, 1 << mantissa, almost]
+            special += [1 << exponent, 5 << mantissa | 1 << sign, largest | 1 << mantissa]
+            for place, number in enumerate(special):
+                raw[place * size : (place + 1) * size] = number.to_bytes(size, "little")
+        with h5py.File(path, "w", libver="v110") as f:
+            space = h5py.h5s.create_simple((20, 3))
+            x = h5py.h5d.create(f.id, b"x", dtype, space, plist and plist((8, 2)))
+            x.write(h5py.h5s.ALL, h5py.h5s.ALL, np.frombuffer(raw, "u1").copy(), dtype)
+
+    CASES.append(Case(name, make, dtype=read_as))
+
+
+for name, base, precision, offset, read_as in (
+    ("signed_12", h5py.h5t.STD_I16LE, 12, 0, "int16"),
+    ("signed_12_high", h5py.h5t.STD_I16LE, 12, 4, "int16"),
+    ("signed_12_big_endian", h5py.h5t.STD_I16BE, 12, 3, "int16"),
+    ("unsigned_12", h5py.h5t.STD_U16LE, 12, 1, "uint16"),
+    ("unsigned_12_big_endian", h5py.h5t.STD_U16BE, 12, 4, "uint16"),
+    ("signed_1", h5py.h5t.STD_I8LE, 1, 7, "int8"),
+    ("unsigned_20", h5py.h5t.STD_U32BE, 20, 11, "uint32"),
+    ("signed_33", h5py.h5t.STD_I64LE, 33, 30, "int64"),
+    ("unsigned_63", h5py.h5t.STD_U64LE, 63, 1, "uint64"),
+):
+    raw_bits(f"bits_{name}", with_bits(base, precision, offset), read_as)
+    raw_bits(f"nbit_{name}", with_bits(base, precision, offset), read_as, plist=with_nbit)
+
+# The example of the library's documentation, and ones that reach farther than float32.
+raw_bits("float_20", float_of(4, 20, 7, (26, 20, 6, 7, 13), 31), "float32")
+raw_bits("float_20_nbit", float_of(4, 20, 7, (26, 20, 6, 7, 13), 31), "float32", plist=with_nbit)
+raw_bits("float_24", float_of(3, 24, 0, (23, 16, 7, 0, 16), 63), "float32")
+raw_bits("float_40", float_of(5, 40, 0, (39, 29, 10, 0, 29), 511), "float64")
+raw_bits("float_bias", float_of(4, 32, 0, (31, 23, 8, 0, 23), 100), "float64")
+
+
+@contents(field="v", libver="v110")
+def nbit_record(f):
+    """Arrays, text and records inside of records, with gaps."""
+    inner = h5py.h5t.create(h5py.h5t.COMPOUND, 8)
+    inner.insert(b"text", 1, h5py.h5t.py_create(np.dtype("S3")))
+    inner.insert(b"few", 5, with_bits(h5py.h5t.STD_U16BE, 9, 2))
+    dtype = h5py.h5t.create(h5py.h5t.COMPOUND, 40)
+    dtype.insert(b"a", 0, with_bits(h5py.h5t.STD_I32LE, 17, 3))
+    dtype.insert(b"inner", 6, inner)
+    dtype.insert(b"v", 16, h5py.h5t.array_create(with_bits(h5py.h5t.STD_I16LE, 11, 5), (2, 3)))
+    dtype.insert(b"last", 30, h5py.h5t.IEEE_F64LE)
+    raw = np.frombuffer(np.random.default_rng(5).bytes(21 * 40), "u1").copy()
+    x = h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((21,)), with_nbit((8,)))
+    x.write(h5py.h5s.ALL, h5py.h5s.ALL, raw, dtype)
+
+
+@contents(refused="floating-point numbers of 64 bits")
+def float_without_leading_one(f):
+    dtype = h5py.h5t.IEEE_F64LE.copy()
+    dtype.set_norm(h5py.h5t.NORM_NONE)
     h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((3,)))
 
 

@@ -116,6 +116,38 @@ def test_integers_are_converted_or_refused(source, target, tmp_path):
                 read(tmp_path / f"{name}.h5", "x", dtype=target)
 
 
+def test_integers_of_fewer_bits_are_loaded(tmp_path):
+    dtype = h5py.h5t.STD_I16BE.copy()
+    dtype.set_precision(12)
+    dtype.set_offset(4)
+    values = np.random.default_rng(0).integers(-2048, 2048, (300, 3)).astype("i2")
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((16, 3))
+    plist.set_filter(h5py.h5z.FILTER_NBIT, 0, ())
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        x = h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((300, 3)), plist)
+        x.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+        f["row"] = np.arange(300)
+        assert np.array_equal(f["x"][()], values)
+        assert f["x"].id.get_storage_size() < values.nbytes
+
+    def make():
+        options = {"dtype": {"x": "float32"}, "batch_size": 32, "last_batch": "partial"}
+        return Loader(tmp_path / "x.h5", ["x", "row"], **options)
+
+    loader = make()
+    batches = iter(loader)
+    seen = [next(batches) for _ in range(4)]
+    resumed = make()
+    resumed.restore(loader.state())
+    seen += list(resumed)
+    rows = np.concatenate([batch["row"] for batch in seen])
+    assert sorted(rows) == list(range(300))
+    assert np.array_equal(np.concatenate([batch["x"] for batch in seen]), values[rows])
+    with pytest.raises(errors.InvalidArgumentError, match="is out of range for int8"):
+        read(tmp_path / "x.h5", "x", dtype="int8")
+
+
 def test_rows_that_are_not_there_are_refused(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as f:
         f["x"] = np.zeros((10, 2))

@@ -4,6 +4,7 @@
 //! filter that would produce more, or less, returns an error. Nothing is allocated per
 //! chunk: what a thread needs in between is in its [`Scratch`].
 
+mod bit_reader;
 mod bitshuffle;
 mod blosc;
 mod byte_reader;
@@ -13,6 +14,7 @@ pub(crate) mod fletcher32;
 mod kinds;
 mod lz4;
 mod lzf;
+mod nbit;
 mod scale_offset;
 mod shuffle;
 mod zstd;

@@ -43,7 +43,7 @@ pub(crate) mod virtual_map;
 pub(crate) mod wildcard;
 
 pub use container::Container;
-pub use datatype::{Axis, ByteStorage, Datatype, Field, Number, Numbers, Scalar};
+pub use datatype::{Axis, Bits, ByteStorage, Datatype, Field, FloatBits, Number, Numbers, Scalar};
 pub use index::{Chunk, ChunkTable, Grid};
 pub use pipeline::FilterStep;
 pub use tree::{Content, DatasetSummary, Node, tree};
