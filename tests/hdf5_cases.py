@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,8 +229,6 @@ def filter_mask(f):
     x[:4] = values[:4]
     x.id.write_direct_chunk((4, 0), values[4:8].tobytes(), filter_mask=3)
     # The shuffle is left out, and the deflate is not.
-    import zlib
-
     x.id.write_direct_chunk((8, 0), zlib.compress(values[8:].tobytes()), filter_mask=1)
 
 
@@ -239,6 +238,75 @@ def unallocated(f):
         "x", (20, 6), "f8", chunks=(4, 2), fillvalue=2.5, compression="gzip", shuffle=True
     )
     x[5:7, 1:3] = 1
+
+
+def short_edge(name, encode, *, refused=None, shape=(22, 3), libver="earliest", **options):
+    """Add a case of an edge chunk that is stored without what is not in the dataset."""
+
+    def make(path):
+        values = integers(*shape)
+        chunk = (8, 2 if shape[1] > 2 else shape[1])
+        with h5py.File(path, "w", libver=libver) as f:
+            x = f.create_dataset("x", data=values, chunks=chunk, **options)
+            for column in range(0, shape[1], chunk[1]):
+                whole = np.zeros(chunk, values.dtype)
+                edge = values[16:, column : column + chunk[1]]
+                whole[: edge.shape[0], : edge.shape[1]] = edge
+                used = (edge.shape[0] - 1) * chunk[1] + edge.shape[1]
+                stored = encode(whole.tobytes(), used * values.dtype.itemsize)
+                x.id.write_direct_chunk((16, column), stored)
+
+    CASES.append(Case(name, make, refused=refused, kind="invalid-file"))
+
+
+def shuffle_bytes(data):
+    """Do what the shuffle filter does to numbers of 4 bytes."""
+    return np.frombuffer(data, "u1").reshape(-1, 4).T.tobytes()
+
+
+def compress_few(data, used):
+    """Compress what is in the dataset."""
+    return zlib.compress(data[:used])
+
+
+# Shape (22, 3) has partial chunks on both axes; in (22, 1) chunks are whole rows.
+for shape in ((22, 3), (22, 1)):
+    columns = shape[1]
+    for libver in ("earliest", "latest"):
+        options = {"shape": shape, "libver": libver}
+        short_edge(f"short_{columns}_{libver}", lambda data, used: data[:used], **options)
+        short_edge(f"short_{columns}_{libver}_gzip", compress_few, compression="gzip", **options)
+    short_edge(
+        f"short_{columns}_shuffle",
+        lambda data, used: shuffle_bytes(data[:used]),
+        shuffle=True,
+        shape=shape,
+    )
+    short_edge(
+        f"short_{columns}_shuffle_gzip",
+        lambda data, used: zlib.compress(shuffle_bytes(data[:used])),
+        shuffle=True,
+        compression="gzip",
+        shape=shape,
+    )
+short_edge("short_zstd", lambda data, used: zstd_frame(data[:used]), **hdf5plugin.Zstd())
+short_edge(
+    "short_too_much_gzip",
+    lambda data, used: zlib.compress(data[: used - 4]),
+    compression="gzip",
+    refused="44 bytes, expected 48 to 64",
+)
+short_edge(
+    "short_too_much", lambda data, used: data[: used - 4], refused="44 bytes, expected 48 to 64"
+)
+
+
+def zstd_frame(data):
+    """Return bytes as the Zstandard filter stores them."""
+    with h5py.File("zstd.h5", "w", driver="core", backing_store=False) as f:
+        bytes_ = np.frombuffer(data, "u1")
+        x = f.create_dataset("x", data=bytes_, chunks=bytes_.shape, **hdf5plugin.Zstd())
+        return x.id.read_direct_chunk((0,))[1]
 
 
 # Filters.
