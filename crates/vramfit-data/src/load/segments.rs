@@ -42,6 +42,8 @@ pub(super) struct Segments {
     pub(super) segments: Vec<Segment>,
     /// Every file that rows come from, as it was when its structure was read.
     pub(super) files: Vec<(PathBuf, FileFingerprint)>,
+    /// Files that did not exist then, so that virtual datasets have fill values instead of their elements.
+    pub(super) missing: Vec<PathBuf>,
     /// Chunks of all datasets, and a hash of where they are.
     pub(super) chunks: u64,
     pub(super) index_hash: u64,
@@ -233,6 +235,7 @@ impl Segments {
     /// # Errors
     /// `file-changed`; `io` when a file no longer exists.
     pub(super) fn ensure_unchanged(&self) -> Result<()> {
+        self.ensure_missing()?;
         (0..self.files.len() as u32).try_for_each(|file| self.ensure_file_unchanged(file))
     }
 
@@ -241,7 +244,23 @@ impl Segments {
     /// # Errors
     /// As [`Segments::ensure_unchanged`].
     pub(super) fn ensure_touched_unchanged(&self, touched: &TouchedFiles) -> Result<()> {
+        self.ensure_missing()?;
         touched.iter().try_for_each(|file| self.ensure_file_unchanged(*file))
+    }
+
+    /// Checks that files which did not exist still do not.
+    fn ensure_missing(&self) -> Result<()> {
+        let Some(path) = self.missing.iter().find(|path| path.exists()) else {
+            return Ok(());
+        };
+        Err(Error::new(
+            ErrorKind::FileChanged,
+            format!(
+                "`{}` did not exist when a virtual dataset with elements of it was opened, and does now",
+                path.display()
+            ),
+        )
+        .hint("open the file again: elements that were fill values are those of the source now"))
     }
 
     fn ensure_file_unchanged(&self, file: u32) -> Result<()> {

@@ -19,6 +19,7 @@ use crate::splitmix::MixKey;
 pub(super) struct SegmentsBuilder {
     segments: Vec<Segment>,
     files: Vec<(PathBuf, FileFingerprint)>,
+    missing: Vec<PathBuf>,
     chunks: u64,
     index_hash: u64,
     open_files: OpenFiles,
@@ -36,6 +37,7 @@ impl SegmentsBuilder {
         Ok(SegmentsBuilder {
             segments: Vec::new(),
             files: prints.collect::<Result<_>>()?,
+            missing: Vec::new(),
             chunks: 0,
             index_hash: 0,
             open_files: OpenFiles::new(files.len(), max_bytes),
@@ -91,24 +93,40 @@ impl SegmentsBuilder {
     }
 
     fn add_files(&mut self, dataset: &Dataset, own: &Path, others: &mut Vec<u32>) -> Result<()> {
-        let path = dataset.container().source().path();
-        if path != own {
-            let known = self.files.iter().position(|(known, _)| known == path);
-            let number = match known {
-                Some(number) => number,
-                None => {
-                    self.files.push((path.to_owned(), FileFingerprint::of(path)?));
-                    self.files.len() - 1
-                }
-            } as u32;
-            if !others.contains(&number) {
-                others.push(number);
+        self.add_file(dataset.container().source().path(), own, others)?;
+        for missing in dataset.missing_sources() {
+            let name = missing.file_name().unwrap_or_default();
+            let parts = [self.index_hash, digest(name.as_encoded_bytes())];
+            self.index_hash = MixKey::new(&parts).at(0);
+            match missing.exists() {
+                // Its dataset is missing.
+                true => self.add_file(missing, own, others)?,
+                false if self.missing.contains(missing) => {}
+                false => self.missing.push(missing.clone()),
             }
         }
         if let Storage::Virtual(pieces) = dataset.storage() {
             for piece in pieces.iter() {
                 self.add_files(&piece.dataset, own, others)?;
             }
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: &Path, own: &Path, others: &mut Vec<u32>) -> Result<()> {
+        if path == own {
+            return Ok(());
+        }
+        let known = self.files.iter().position(|(known, _)| known == path);
+        let number = match known {
+            Some(number) => number,
+            None => {
+                self.files.push((path.to_owned(), FileFingerprint::of(path)?));
+                self.files.len() - 1
+            }
+        } as u32;
+        if !others.contains(&number) {
+            others.push(number);
         }
         Ok(())
     }
@@ -131,6 +149,7 @@ impl SegmentsBuilder {
             sample_starts: sample_rows.map(|rows| starts(rows.into_iter())),
             segments: self.segments,
             files: self.files,
+            missing: self.missing,
             chunks: self.chunks,
             index_hash: self.index_hash,
             open_files: self.open_files,

@@ -3,7 +3,7 @@
 use super::column_reader::ColumnReader;
 use super::columns::Columns;
 use crate::order::Storage;
-use crate::read;
+use crate::read::{self, VirtualSource};
 
 /// Contiguous rows are read in pieces of this size, which is the scratch memory of a thread.
 const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
@@ -55,7 +55,7 @@ fn band(dataset: &read::Dataset) -> Option<u64> {
         read::Storage::Compact(_) | read::Storage::Contiguous(_) => None,
         read::Storage::Chunked { grid, .. } => Some(grid.chunk[0].min(dataset.shape()[0]).max(1)),
         read::Storage::Virtual(pieces) => {
-            pieces.iter().filter_map(|piece| band(&piece.dataset)).max()
+            pieces.iter().filter_map(|piece| Some(piece.rows_of(band(&piece.dataset)?))).max()
         }
     }
 }
@@ -94,8 +94,10 @@ fn dataset_scratch_bytes(dataset: &read::Dataset, is_in_place: bool) -> u64 {
         }
         read::Storage::Virtual(pieces) => {
             // Each piece has a reader of its own.
+            let buffer = pieces.iter().map(VirtualSource::buffer_bytes).max().unwrap_or(0);
             let pieces = pieces.iter();
-            pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place)).sum()
+            let each = pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place));
+            each.sum::<u64>().saturating_add(buffer)
         }
     }
 }

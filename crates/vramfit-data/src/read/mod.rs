@@ -13,6 +13,8 @@ mod fields;
 mod overflow;
 mod row_reader;
 mod runs;
+mod virtual_elements;
+mod virtual_rows;
 mod virtual_source;
 
 pub(crate) use fields::find_numbers;

@@ -210,7 +210,12 @@ impl RowReader {
     pub fn rows_per_decode(&self) -> Option<u64> {
         match self.dataset.storage() {
             Storage::Chunked { .. } if !self.dataset.filters().is_empty() => Some(self.band_rows),
-            Storage::Virtual(_) => self.pieces.iter().filter_map(RowReader::rows_per_decode).max(),
+            Storage::Virtual(sources) => {
+                let pieces = self.pieces.iter().zip(sources.iter());
+                pieces
+                    .filter_map(|(piece, source)| Some(source.rows_of(piece.rows_per_decode()?)))
+                    .max()
+            }
             _ => None,
         }
     }
