@@ -17,19 +17,19 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// More elements in a chunk's share of a row than can be placed one by one. Shares that are whole rows
 /// need not be.
-const MAX_RUNS: u64 = 1 << 22;
+pub(super) const MAX_RUNS: u64 = 1 << 22;
 
 /// Which of the chunks of a band, and where it is.
-struct Column<'a> {
-    grid: &'a Grid,
-    chunk: Option<Chunk>,
+pub(super) struct Column<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) chunk: Option<Chunk>,
     /// Elements of a row of the chunk, also where it reaches beyond the edge.
-    row_elements: usize,
-    runs: Vec<Run>,
+    pub(super) row_elements: usize,
+    pub(super) runs: Vec<Run>,
     /// Whether a row of the chunk is a row of the dataset.
-    is_whole: bool,
+    pub(super) is_whole: bool,
     /// Whether it was stored without filters because it reaches beyond the edge.
-    is_plain: bool,
+    pub(super) is_plain: bool,
 }
 
 impl RowReader {
@@ -257,7 +257,7 @@ impl RowReader {
     }
 
     /// Returns the wanted rows of a chunk, or `None` where it was never written.
-    fn decode<'s>(
+    pub(super) fn decode<'s>(
         &'s self,
         column: &Column<'_>,
         rows: &Range<u64>,
@@ -309,7 +309,7 @@ impl RowReader {
         })
     }
 
-    fn fill_row(&self, column: &Column<'_>, row: &mut [u8]) -> Result<()> {
+    pub(super) fn fill_row(&self, column: &Column<'_>, row: &mut [u8]) -> Result<()> {
         let mut runs = column.runs.iter();
         runs.try_for_each(|run| self.fill(self.place(run, row)))
     }
@@ -345,7 +345,7 @@ impl RowReader {
         Ok(buffer)
     }
 
-    fn source(&self) -> &crate::source::Source {
+    pub(super) fn source(&self) -> &crate::source::Source {
         self.dataset.container().source()
     }
 
