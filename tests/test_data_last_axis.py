@@ -12,7 +12,7 @@ from data_files import collect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramfit.data import HDF5Source, Loader, Rows
+from vramfit.data import HDF5Source, Loader, Rows, compute_statistics
 from vramfit.errors import InvalidArgumentError, UnsupportedFeatureError
 
 LAYOUTS = {
@@ -141,6 +141,23 @@ def test_files_of_matlab_with_axes_of_both_kinds(tmp_path):
     options = {"samples": Rows(axis={"labels": -1}), "batch_size": 8, "x64": True}
     got = collect(Loader(tmp_path / "f.mat", columns, **options))
     assert np.array_equal(got["images"], images[got["labels"][:, 0].astype(int)])
+
+
+def test_samples_are_normalized_by_their_statistics(tmp_path):
+    want = write(tmp_path / "f.h5", (6, 2), 500)
+    statistics = compute_statistics(tmp_path / "f.h5", ["x", "y"], axis=-1)
+    assert statistics["x"].shape == (6, 2)
+    mean, std = want.mean((0, 1)), want.std((0, 1))
+    assert np.allclose(statistics["x"].mean, mean)
+    loader = Loader(
+        tmp_path / "f.h5",
+        ["x", "y"],
+        samples=Rows(axis=-1),
+        normalize={"x": statistics["x"]},
+        batch_size=50,
+    )
+    got = collect(loader)
+    assert np.allclose(got["x"], ((want - mean) / std)[got["y"]], atol=1e-5)
 
 
 def test_a_state_is_of_its_axis(tmp_path):
