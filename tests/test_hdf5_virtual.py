@@ -1,8 +1,11 @@
 """Virtual datasets: elements of other datasets, as h5py reads them."""
 
+import json
+
 import h5py
 import numpy as np
 import pytest
+from commands import run_vramfit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -170,6 +173,10 @@ def test_sources_that_grow_are_as_long_as_they_are(tmp_path, libver):
     assert len(wanted["all"]) == rows
     for name, want in wanted.items():
         assert np.array_equal(read(path, name), want), name
+    report = run_vramfit("data", "inspect", path, "--json", "-", code=0).stdout
+    shapes = {it["path"]: it["dataset"] for it in json.loads(report)["entries"]}
+    assert shapes["/all"]["shape"] == [rows, 2]
+    assert shapes["/all"]["memory_bytes"] == rows * 8
     with h5py.File(path, "a", libver=libver) as f:
         f["x"].resize((rows + 13, 2))
         f["x"][rows:] = 7
@@ -218,6 +225,10 @@ def test_missing_sources_are_fill_values_only_where_there_is_one(tmp_path):
             ) as caught:
                 read(tmp_path / "f.h5", f"{name}_default")
             assert "fillvalue" in caught.value.hint
+    report = run_vramfit("data", "inspect", tmp_path / "f.h5", "--json", "-", code=0).stdout
+    found = {it["dataset"]: it["message"] for it in json.loads(report)["findings"]}
+    assert "gone.h5" in found["/file_fill"]
+    assert "there.h5" in found["/dataset_fill"]
     loader = Loader(tmp_path / "f.h5", "file_fill", batch_size=2)
     state = loader.state()
     with h5py.File(tmp_path / "gone.h5", "w") as f:
