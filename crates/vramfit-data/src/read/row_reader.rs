@@ -240,6 +240,9 @@ impl RowReader {
             )));
         }
         self.check_length(rows.end - rows.start, out.len())?;
+        if out.is_empty() {
+            return Ok(());
+        }
         let start = rows.start;
         let count = rows.end - start;
         self.read_range(rows, out).map_err(|error| {
