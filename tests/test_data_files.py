@@ -2,6 +2,7 @@
 
 import os
 import textwrap
+import zlib
 
 import h5py
 import numpy as np
@@ -123,6 +124,26 @@ def test_a_state_is_of_these_files_in_this_order(tmp_path):
             Loader(path, dataset, batch_size=3).restore(one)
     with pytest.raises(InvalidArgumentError, match="given twice"):
         Loader([paths[0], tmp_path / "." / "a.h5"], "x", batch_size=3)
+
+
+def test_a_last_chunk_without_padding_is_shuffled_and_resumed(tmp_path):
+    values = np.arange(1000, 1470, dtype="i4").reshape(235, 2)
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        x = f.create_dataset("x", (235, 2), "i4", chunks=(8, 2), compression="gzip")
+        x[:232] = values[:232]
+        x.id.write_direct_chunk((232, 0), zlib.compress(values[232:].tobytes()))
+    loader = Loader(tmp_path / "f.h5", "x", batch_size=16)
+    batches = iter(loader)
+    seen = [next(batches)["x"] for _ in range(5)]
+    resumed = Loader(tmp_path / "f.h5", "x", batch_size=16)
+    resumed.restore(loader.state())
+    seen = np.concatenate(seen + [batch["x"] for batch in resumed])
+    assert seen.tolist() != values.tolist()
+    assert sorted(seen.tolist()) == values.tolist()
+    with h5py.File(tmp_path / "f.h5", "a") as f:
+        f["x"].id.write_direct_chunk((232, 0), zlib.compress(values[232:234].tobytes()))
+    with pytest.raises(VramfitError, match=r"chunk 29 of dataset `x`: it decodes to 16 bytes"):
+        collect(Loader(tmp_path / "f.h5", "x", batch_size=16))
 
 
 def test_the_budget_that_an_error_names_is_enough(tmp_path):

@@ -10,7 +10,6 @@ from hdf5_cases import CASES
 
 from vramfit import _native, errors
 from vramfit.data import Loader
-from vramfit.errors import UnsupportedFeatureError
 
 READ = [case for case in CASES if case.refused is None]
 # How NumPy calls what are fields of complex numbers in the file.
@@ -116,6 +115,38 @@ def test_integers_are_converted_or_refused(source, target, tmp_path):
                 read(tmp_path / f"{name}.h5", "x", dtype=target)
 
 
+def test_integers_of_fewer_bits_are_loaded(tmp_path):
+    dtype = h5py.h5t.STD_I16BE.copy()
+    dtype.set_precision(12)
+    dtype.set_offset(4)
+    values = np.random.default_rng(0).integers(-2048, 2048, (300, 3)).astype("i2")
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((16, 3))
+    plist.set_filter(h5py.h5z.FILTER_NBIT, 0, ())
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        x = h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((300, 3)), plist)
+        x.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+        f["row"] = np.arange(300)
+        assert np.array_equal(f["x"][()], values)
+        assert f["x"].id.get_storage_size() < values.nbytes
+
+    def make():
+        options = {"dtype": {"x": "float32"}, "batch_size": 32, "last_batch": "partial"}
+        return Loader(tmp_path / "x.h5", ["x", "row"], **options)
+
+    loader = make()
+    batches = iter(loader)
+    seen = [next(batches) for _ in range(4)]
+    resumed = make()
+    resumed.restore(loader.state())
+    seen += list(resumed)
+    rows = np.concatenate([batch["row"] for batch in seen])
+    assert sorted(rows) == list(range(300))
+    assert np.array_equal(np.concatenate([batch["x"] for batch in seen]), values[rows])
+    with pytest.raises(errors.InvalidArgumentError, match="is out of range for int8"):
+        read(tmp_path / "x.h5", "x", dtype="int8")
+
+
 def test_rows_that_are_not_there_are_refused(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as f:
         f["x"] = np.zeros((10, 2))
@@ -142,29 +173,3 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path):
     (tmp_path / "x.h5").write_bytes(whole[:-100])
     with pytest.raises(errors.InvalidFileError, match="is truncated"):
         read(tmp_path / "x.h5", "x")
-
-
-@pytest.mark.parametrize("libver", ["v110", "v112"])
-def test_virtual_datasets_without_limit_are_refused_by_name(tmp_path, libver):
-    # In selections of v112 "without limit" is a number of 16 bits: 65535 rows, then fill values.
-    rows, unlimited = 70_000, h5py.h5s.UNLIMITED
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w", libver=libver) as f:
-        f.create_dataset("x", data=np.ones((rows, 2), "f4"), maxshape=(None, 2), chunks=(1000, 2))
-        space = h5py.h5s.create_simple((rows, 2), (unlimited, 2))
-        space.select_hyperslab((0, 0), (unlimited, 1), block=(1, 2))
-        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        made.set_virtual(space, b".", b"x", space)
-        whole = h5py.h5s.create_simple((rows, 2), (unlimited, 2))
-        h5py.h5d.create(f.id, b"grows", h5py.h5t.IEEE_F32LE, whole, made)
-        assert f["grows"][rows - 1].tolist() == [1, 1]
-        numbered = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        space.select_hyperslab((0, 0), (unlimited, 1), (100, 1), (100, 2))
-        part = h5py.h5s.create_simple((100, 2))
-        numbered.set_virtual(space, b"part-%b.h5", b"x", part)
-        h5py.h5d.create(f.id, b"numbered", h5py.h5t.IEEE_F32LE, whole, numbered)
-    for name, why in {"grows": "is unlimited", "numbered": "contain a block number"}.items():
-        with pytest.raises(UnsupportedFeatureError, match=why) as caught:
-            Loader(path, [name], batch_size=8)
-        assert f"`{name}`" in caught.value.message
-        assert caught.value.hint

@@ -139,10 +139,10 @@ impl BatchLoader {
 type NextBatch<'py> = (Vec<Bound<'py, PyAny>>, Vec<u64>, (u64, u64));
 
 /// The path of a dataset (with a field), the type to convert it to, the rows that it is shifted by, the rows of a
-/// window, whether it has one row for each ragged sample, the means and deviations to normalize it with, and whether its
-/// elements are text or bytes.
+/// window, whether it has one row for each ragged sample, the means and deviations to normalize it with, whether its
+/// elements are text or bytes, and whether its rows are on the last axis.
 pub(crate) type ColumnArgument =
-    (String, Option<String>, i64, Option<u64>, bool, Option<(Vec<f64>, Vec<f64>)>, bool);
+    (String, Option<String>, i64, Option<u64>, bool, Option<(Vec<f64>, Vec<f64>)>, bool, bool);
 
 /// The set, the fractions for validation and tests, how these are chosen, whether by group, and the seed.
 type SplitArgument = (String, f64, f64, String, Option<bool>, u64);
@@ -370,7 +370,7 @@ pub(crate) fn column_infos(columns: &[Column]) -> Vec<ColumnInfo> {
 }
 
 pub(crate) fn parse_column(
-    (name, to, shift, length, per_sample, normalize, as_bytes): ColumnArgument,
+    (name, to, shift, length, per_sample, normalize, as_bytes, is_last_axis): ColumnArgument,
 ) -> Result<ColumnOptions> {
     let to = to.as_deref().map(parse_scalar).transpose()?;
     let normalize = normalize.map(|(mean, std)| {
@@ -378,7 +378,7 @@ pub(crate) fn parse_column(
             .map_err(|error| error.context(format!("the normalization of `{name}`")))
     });
     let normalization = normalize.transpose()?;
-    Ok(ColumnOptions { name, to, shift, length, per_sample, normalization, as_bytes })
+    Ok(ColumnOptions { name, to, is_last_axis, shift, length, per_sample, normalization, as_bytes })
 }
 
 /// Reads ranges of numbers: the first one of each, and the one after the last, as 64-bit numbers.

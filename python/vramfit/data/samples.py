@@ -24,9 +24,32 @@ class Rows:
     Attributes:
         trim: Whether the datasets of a group may have different numbers of rows. Rows that not all
             have are left out then.
+        axis: The axis that samples are on: 0, or -1 for the last one, as in files of MATLAB, where
+            the shape of a dataset is (features, samples) or (height, width, channels, samples). A
+            sample then has the other axes: (features,), (height, width, channels). A dictionary
+            has the axis of each column that is not on axis 0: ``{"labels": -1}`` for labels of
+            shape (1, samples). Datasets of one axis have it on both.
+
+    Raises:
+        InvalidArgumentError: `axis` is neither 0 nor -1.
     """
 
     trim: bool = False
+    axis: int | Mapping[str, int] = 0
+
+    def __post_init__(self) -> None:
+        axes = self.axis.values() if isinstance(self.axis, Mapping) else [self.axis]
+        for axis in axes:
+            if isinstance(axis, bool) or axis not in (0, -1):
+                raise InvalidArgumentError(
+                    f"`axis` of `Rows` is {axis!r}, but must be 0 or -1",
+                    hint="samples are read from the first or the last axis; for another one, "
+                    "copy the dataset with `numpy.moveaxis`",
+                )
+
+    def _is_last_axis(self, column: str) -> bool:
+        axis = self.axis.get(column, 0) if isinstance(self.axis, Mapping) else self.axis
+        return axis == -1
 
     def _lengths(self) -> Mapping[str, int]:
         return {}
@@ -207,7 +230,7 @@ Samples = Rows | Windows | Groups | Ragged
 
 
 ColumnArgument = tuple[
-    str, str | None, int, int | None, bool, tuple[list[float], list[float]] | None, bool
+    str, str | None, int, int | None, bool, tuple[list[float], list[float]] | None, bool, bool
 ]
 """A column as the native loader expects it: the attributes of :class:`ColumnPlan` but its name, and
 between them the arguments of :meth:`ColumnPlan.to_native`."""
@@ -223,6 +246,7 @@ class ColumnPlan:
         shift: Rows from where a sample is to the first one that it has of this column.
         length: Rows of a window, if the column has a number of its own.
         per_sample: Whether it has one row for each ragged sample.
+        is_last_axis: Whether its rows are on the last axis.
     """
 
     name: str
@@ -230,6 +254,7 @@ class ColumnPlan:
     shift: int = 0
     length: int | None = None
     per_sample: bool = False
+    is_last_axis: bool = False
 
     def to_native(
         self,
@@ -245,7 +270,8 @@ class ColumnPlan:
             scale: Means and standard deviations to normalize it with, if any.
             is_bytes: Whether its elements are text or bytes.
         """
-        return self.dataset, kind, self.shift, self.length, self.per_sample, scale, is_bytes
+        rows = self.shift, self.length, self.per_sample
+        return self.dataset, kind, *rows, scale, is_bytes, self.is_last_axis
 
 
 def plan_columns(
@@ -262,7 +288,9 @@ def plan_columns(
     all_names = [*names, *(name for name in shifted if name not in names)]
     lengths = samples._lengths()
     per_sample = samples.per_sample if isinstance(samples, Ragged) else ()
+    axes = samples.axis if isinstance(samples, Rows) and isinstance(samples.axis, Mapping) else ()
     for what, mentioned in (
+        ("Rows(axis=...)", axes),
         ("Windows(length=...)", lengths),
         ("Ragged(per_sample=...)", per_sample),
     ):
@@ -283,6 +311,7 @@ def plan_columns(
                 shift=rows,
                 length=None if length is None else as_integer("length", length),
                 per_sample=name in per_sample,
+                is_last_axis=isinstance(samples, Rows) and samples._is_last_axis(name),
             )
         )
     return columns

@@ -85,6 +85,7 @@ def compute_statistics(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     datasets: str | Sequence[str] | Mapping[str, str],
     *,
+    axis: int | Mapping[str, int] = 0,
     rows: Any = None,
     groups: Sequence[str] | None = None,
     split: tuple[Any, ...] | None = None,
@@ -96,15 +97,17 @@ def compute_statistics(
 ) -> dict[str, ColumnStatistics]:
     """Return statistics of the rows of datasets, read in one pass and bounded memory.
 
-    The arguments are those of :class:`vramfit.data.Loader`. With the split of the training run,
+    The arguments are those of :class:`vramfit.data.Loader`, and `axis` is that of
+    :class:`vramfit.data.Rows`. With the split of the training run,
     the statistics are those of its training set alone: add ``split_by="group"`` where its samples
     are windows.
     """
     names = name_columns(datasets)
+    samples = Rows(axis=axis)
     options = LoaderOptions(
         files=list_paths(path),
-        columns=[column.to_native() for column in plan_columns(names, Rows(), None)],
-        samples=Rows()._to_json(),
+        columns=[column.to_native() for column in plan_columns(names, samples, None)],
+        samples=samples._to_json(),
         memory=as_memory(memory),
         selected_samples=None if rows is None else list_ranges(rows),
         selected_groups=check_groups(groups, rows),

@@ -2,6 +2,7 @@
 
 use vramfit_base::Result;
 
+use super::nbit::NBit;
 use super::scale_offset::ScaleOffset;
 use super::{DecodeError, Decoders, bitshuffle, blosc, fletcher32, lz4, lzf, shuffle, unsupported};
 use crate::hdf5::FilterStep;
@@ -13,6 +14,7 @@ pub(super) enum Filter {
     /// Bytes of the elements that are taken apart.
     Shuffle(usize),
     Fletcher32,
+    NBit(NBit),
     ScaleOffset(ScaleOffset),
     Lzf,
     Blosc,
@@ -30,6 +32,10 @@ impl Filter {
             1 => Filter::Deflate,
             2 => Filter::Shuffle(parameter(0).unwrap_or(element).max(1)),
             3 => Filter::Fletcher32,
+            5 => match NBit::new(&step.parameters, element) {
+                Some(filter) => Filter::NBit(filter),
+                None => return Err(unsupported(step, " for this datatype")),
+            },
             6 => match ScaleOffset::new(&step.parameters) {
                 Some(filter) => Filter::ScaleOffset(filter),
                 None => return Err(unsupported(step, " for floating-point numbers")),
@@ -74,6 +80,7 @@ impl Filter {
             Filter::Deflate => deflate.decode(input, out),
             Filter::Shuffle(size) => shuffle::decode(input, out, *size),
             Filter::Fletcher32 => fletcher32::decode(input, out),
+            Filter::NBit(filter) => filter.decode(input, out),
             Filter::ScaleOffset(filter) => filter.decode(input, out),
             Filter::Lzf => lzf::decode(input, out),
             Filter::Blosc => blosc::decode(input, out, deflate, zstd, block),

@@ -4,6 +4,7 @@
 //! filter that would produce more, or less, returns an error. Nothing is allocated per
 //! chunk: what a thread needs in between is in its [`Scratch`].
 
+mod bit_reader;
 mod bitshuffle;
 mod blosc;
 mod byte_reader;
@@ -13,6 +14,7 @@ pub(crate) mod fletcher32;
 mod kinds;
 mod lz4;
 mod lzf;
+mod nbit;
 mod scale_offset;
 mod shuffle;
 mod zstd;
@@ -100,7 +102,8 @@ impl Pipeline {
         self.filters.is_empty()
     }
 
-    /// Decodes `stored` into `out`, which is as long as a chunk.
+    /// Decodes `stored` into `out`, which is as long as a chunk. Only the first `used` bytes are in the dataset; a chunk may
+    /// have been stored without those behind them, which are zeros then.
     ///
     /// # Errors
     ///
@@ -110,6 +113,7 @@ impl Pipeline {
         stored: &[u8],
         mask: u32,
         out: &mut [u8],
+        used: usize,
         between: &mut ScratchBuffers<'_>,
     ) -> std::result::Result<(), DecodeError> {
         let mut applied = self.filters.iter().enumerate().filter(|(place, _)| {
@@ -129,14 +133,27 @@ impl Pipeline {
             count += 1;
             lengths[count] = before.and_then(|before| filter.encoded_length(before));
         }
-        if lengths[count].is_some_and(|length| length != stored.len()) {
+        // How much of an edge chunk was stored is known once it is decoded.
+        let is_whole = used == out.len();
+        let fits = |length: usize| stored.len() == length || !is_whole && stored.len() < length;
+        if let Some(length) = lengths[count].filter(|length| !fits(*length)) {
             return Err(DecodeError::damaged(format!(
-                "it has {} stored bytes, expected {}",
-                stored.len(),
-                lengths[count].unwrap_or_default()
+                "it has {} stored bytes, expected {length}",
+                stored.len()
             )));
         }
-        between.run(&steps[..count], &lengths, stored, out)
+        let made = between.run(&steps[..count], &lengths, is_whole, stored, out)?;
+        match is_whole {
+            true => exactly(made, used)?,
+            false if made < used => {
+                let all = out.len();
+                return Err(DecodeError::damaged(format!(
+                    "it decodes to {made} bytes, expected {used} to {all}"
+                )));
+            }
+            false => out[made..].fill(0),
+        }
+        Ok(())
     }
 }
 
@@ -159,12 +176,13 @@ impl ScratchBuffers<'_> {
         &mut self,
         steps: &[Option<&Filter>],
         lengths: &[Option<usize>; 33],
+        is_whole: bool,
         stored: &[u8],
         out: &mut [u8],
-    ) -> std::result::Result<(), DecodeError> {
+    ) -> std::result::Result<usize, DecodeError> {
         if steps.is_empty() {
-            out.copy_from_slice(stored);
-            return Ok(());
+            out[..stored.len()].copy_from_slice(stored);
+            return Ok(stored.len());
         }
         // Space for what a filter adds to incompressible data; a valid chunk does not need more.
         let most = out.len() + out.len() / 16 + 4096;
@@ -175,18 +193,17 @@ impl ScratchBuffers<'_> {
             let Some(filter) = filter else { continue };
             let input: &[u8] = if place + 1 == steps.len() { stored } else { &from[..length] };
             if place == 0 {
-                let made = filter.decode(input, out, self.decoders)?;
-                return exactly(made, out.len());
+                return filter.decode(input, out, self.decoders);
             }
             let room = grow_to(to, lengths[place].unwrap_or(most));
             let made = filter.decode(input, room, self.decoders)?;
-            if let Some(expected) = lengths[place] {
+            if let Some(expected) = lengths[place].filter(|_| is_whole) {
                 exactly(made, expected)?;
             }
             length = made;
             std::mem::swap(&mut from, &mut to);
         }
-        Ok(())
+        Ok(length)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Scale-offset of integers: what is stored is how far each is above the smallest, in as few bits as
 //! the largest needs.
 
-use super::{DecodeError, byte_reader::ByteReader};
+use super::{DecodeError, bit_reader::BitReader, byte_reader::ByteReader};
 
 /// What the filter's parameters say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl ScaleOffset {
         }
         // The largest code stands for what was never written.
         let missing = (1_u64 << bits) - 1;
-        let mut reader = Bits::new(packed);
+        let mut reader = BitReader::new(packed);
         for element in out.chunks_exact_mut(self.size) {
             let code = reader.take(bits);
             let value = match self.fill {
@@ -85,31 +85,5 @@ impl ScaleOffset {
             }
         }
         Ok(out.len())
-    }
-}
-
-/// Numbers of a few bits, the highest first, one behind the other.
-struct Bits<'a> {
-    bytes: std::slice::Iter<'a, u8>,
-    held: u128,
-    count: u32,
-}
-
-impl<'a> Bits<'a> {
-    fn new(bytes: &'a [u8]) -> Bits<'a> {
-        Bits { bytes: bytes.iter(), held: 0, count: 0 }
-    }
-
-    /// Returns the next number; there must be one.
-    fn take(&mut self, bits: u32) -> u64 {
-        while self.count < bits {
-            let byte = self.bytes.next().copied().unwrap_or(0);
-            self.held = self.held << 8 | u128::from(byte);
-            self.count += 8;
-        }
-        self.count -= bits;
-        let number = self.held >> self.count;
-        self.held &= (1 << self.count) - 1;
-        number as u64
     }
 }

@@ -94,9 +94,5 @@ fn value(cursor: &mut Cursor<'_>) -> Result<Option<(Scalar, Vec<u8>)>> {
         return Ok(None);
     }
     let bytes = cursor.take(size)?;
-    let mut element = bytes[numbers.offset..][..numbers.number.scalar.size()].to_vec();
-    if numbers.number.big_endian {
-        element.reverse();
-    }
-    Ok(Some((numbers.number.scalar, element)))
+    Ok(Some(numbers.number.decode(&bytes[numbers.offset..])))
 }

@@ -28,6 +28,8 @@ pub struct Container {
     allows_unclosed: bool,
     /// What a reader should know of a file that was not closed.
     unclosed: Option<Arc<str>>,
+    /// Whether a program appends to it while others read it.
+    is_swmr: bool,
 }
 
 impl Container {
@@ -63,6 +65,7 @@ impl Container {
             image: None,
             allows_unclosed,
             unclosed: None,
+            is_swmr: false,
         };
         let length = container.source.length().saturating_sub(base).min(160);
         let mut bytes = vec![0; length as usize];
@@ -82,6 +85,7 @@ impl Container {
         };
         let unclosed = unclosed::check_closed(&container.source, bytes[8], flags, allows_unclosed)?;
         container.unclosed = unclosed.map(Arc::from);
+        container.is_swmr = unclosed::is_swmr(flags);
         container.root = root;
         if end > container.source.length() {
             return Err(Error::invalid_file(format!(
@@ -105,6 +109,11 @@ impl Container {
     /// Returns what a reader should know of a file that was not closed.
     pub fn unclosed(&self) -> Option<&str> {
         self.unclosed.as_deref()
+    }
+
+    /// Whether a program appends to it while others read it (SWMR): it grows, but what was there stays where it is.
+    pub(crate) fn is_swmr(&self) -> bool {
+        self.is_swmr
     }
 
     /// Whether files that were not closed are read.

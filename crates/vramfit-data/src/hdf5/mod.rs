@@ -13,7 +13,7 @@
 //! | `group/` | members of groups, in all three forms |
 //! | `btree1`, `btree2`, `fractal_heap`, `global_heap` | what those are made of |
 //! | `index/` | chunk indexes, in all six forms |
-//! | `virtual_map` | what virtual datasets are made of |
+//! | `virtual_map`, `selection` | what virtual datasets are made of |
 //! | `object`, `path`, `wildcard`, `tree` | finding an object by its path, several by a pattern, and listing them all |
 
 pub(crate) mod attribute;
@@ -37,13 +37,14 @@ pub(crate) mod layout;
 pub(crate) mod object;
 pub(crate) mod path;
 pub(crate) mod pipeline;
+pub(crate) mod selection;
 pub(crate) mod tree;
 mod unclosed;
 pub(crate) mod virtual_map;
 pub(crate) mod wildcard;
 
 pub use container::Container;
-pub use datatype::{Axis, ByteStorage, Datatype, Field, Number, Numbers, Scalar};
+pub use datatype::{Axis, Bits, ByteStorage, Datatype, Field, FloatBits, Number, Numbers, Scalar};
 pub use index::{Chunk, ChunkTable, Grid};
 pub use pipeline::FilterStep;
 pub use tree::{Content, DatasetSummary, Node, tree};

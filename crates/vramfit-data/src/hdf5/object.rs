@@ -1,7 +1,7 @@
 //! Finding an object by its path, through links of every kind.
 
 use std::collections::HashMap;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use vramfit_base::{Error, ErrorKind, Result};
@@ -145,6 +145,16 @@ fn nothing(container: &Container, path: &str, name: &str, links: &[Link]) -> Err
 ///
 /// A path outside the directory is rejected: an untrusted file must not make us read others.
 pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Container> {
+    let source = Arc::new(Source::open(&sibling_path(container, name)?, Access::Read)?);
+    Container::open_unclosed(source, container.allows_unclosed())
+}
+
+/// Returns the path of another file that a link or a virtual dataset names.
+///
+/// # Errors
+///
+/// `unsupported-feature` when it is outside of the directory of this file.
+pub(crate) fn sibling_path(container: &Container, name: &str) -> Result<PathBuf> {
     let path = Path::new(name);
     let stays =
         path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
@@ -154,7 +164,5 @@ pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Containe
         ))
         .hint("copy it into the directory of this file and make the link's path relative"));
     }
-    let beside = container.source().path().with_file_name("").join(path);
-    let source = Arc::new(Source::open(&beside, Access::Read)?);
-    Container::open_unclosed(source, container.allows_unclosed())
+    Ok(container.source().path().with_file_name("").join(path))
 }

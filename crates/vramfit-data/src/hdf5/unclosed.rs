@@ -39,6 +39,11 @@ pub(super) fn must_not_be_locked(source: &Source) -> Result<()> {
     .hint("close it there first, or let the writer enable SWMR: `file.swmr_mode = True` in h5py"))
 }
 
+/// Whether a program appends to a file while others read it, given the flags of its superblock.
+pub(super) fn is_swmr(flags: u32) -> bool {
+    flags & (OPEN_FOR_WRITING | SWMR) == OPEN_FOR_WRITING | SWMR
+}
+
 /// Returns what a reader should know of a file that was not closed, given the version of its superblock and its flags.
 ///
 /// libhdf5 looks at the flag from version 3 of the superblock on, and refuses such files; in older versions it ignores the

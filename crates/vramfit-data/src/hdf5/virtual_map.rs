@@ -1,25 +1,65 @@
-//! Virtual datasets: which rows are those of which other dataset.
-//!
-//! Only what concatenates is understood: each source is one block, with whole rows on both sides.
+//! Virtual datasets: which of their elements are those of which other dataset.
 
 use vramfit_base::{Error, Result};
 
 use super::container::Container;
-use super::cursor::Cursor;
-use super::dataspace::MAX_AXES;
 use super::global_heap::GlobalHeap;
+use super::selection::{self, AxisSelection};
+use crate::hdf5::cursor::Cursor;
 
-/// One dataset that a virtual one is made of.
+/// The name of the file is that of an earlier mapping, which a number says, and likewise that of the dataset; or it is
+/// the file of the virtual dataset, and not written.
+const SHARED_FILE: u8 = 1;
+const SHARED_DATASET: u8 = 2;
+const SAME_FILE: u8 = 4;
+
+/// One dataset that a virtual one is made of, or several whose names have a number in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     /// The file it is in; `.` for the same.
-    pub(crate) file: String,
+    pub(crate) file: SourceName,
     /// Its path in that file.
-    pub(crate) dataset: String,
-    /// What is taken of it: where it begins and how long it is along each axis, or all of it.
-    pub(crate) source: Option<Vec<(u64, u64)>>,
-    /// Where that is put, likewise.
-    pub(crate) target: Option<Vec<(u64, u64)>>,
+    pub(crate) dataset: SourceName,
+    /// What is taken of it along each axis, or all of it.
+    pub(crate) source: Option<Vec<AxisSelection>>,
+    /// Where that is put, likewise; in the same order, the last axis first.
+    pub(crate) target: Option<Vec<AxisSelection>>,
+}
+
+/// The name of a file or a dataset; `%b` in it stands for the number of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourceName(String);
+
+impl SourceName {
+    /// Whether it has the number of a block in it.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.fill(0) != self.fill(1)
+    }
+
+    /// Returns the name for a block.
+    pub(crate) fn fill(&self, block: u64) -> String {
+        let mut name = String::new();
+        let mut rest = self.0.as_str();
+        while let Some(place) = rest.find('%') {
+            name += &rest[..place];
+            let behind = &rest[place + 1..];
+            rest = match behind.chars().next() {
+                Some('b') => {
+                    name += &block.to_string();
+                    &behind[1..]
+                }
+                Some('%') => {
+                    name.push('%');
+                    &behind[1..]
+                }
+                _ => {
+                    name.push('%');
+                    behind
+                }
+            };
+        }
+        name + rest
+    }
 }
 
 /// Reads the map, which is an object of a global heap.
@@ -27,95 +67,57 @@ pub(crate) fn read(container: &Container, collection: u64, object: u32) -> Resul
     let mut heap = GlobalHeap::new(container);
     let (address, bytes) = heap.object(collection, object)?;
     let mut cursor = Cursor::new(container, bytes, address);
-    if cursor.u8()? != 0 {
+    let version = cursor.u8()?;
+    if version > 1 {
         return Err(unsupported("the version of its mapping is not supported"));
     }
     let count = cursor.length()?;
-    let mut mappings = Vec::new();
+    let mut mappings: Vec<Mapping> = Vec::new();
     for _ in 0..count {
-        let (file, dataset) = (cursor.terminated_text()?, cursor.terminated_text()?);
-        if file.contains('%') || dataset.contains('%') {
-            return Err(unsupported("its source names contain a block number"));
+        let flags = if version == 0 { 0 } else { cursor.u8()? };
+        if flags & !(SHARED_FILE | SHARED_DATASET | SAME_FILE) != 0 {
+            return Err(unsupported("the flags of its mapping are not supported"));
         }
+        let mut name = |shared: u8, of: fn(&Mapping) -> &SourceName| {
+            if flags & shared == 0 {
+                return cursor.terminated_text().map(SourceName);
+            }
+            let number = usize::try_from(cursor.length()?).unwrap_or(usize::MAX);
+            let earlier = mappings.get(number).map(|mapping| of(mapping).clone());
+            earlier.ok_or_else(|| cursor.damaged("a name is that of a mapping that does not exist"))
+        };
+        let file = match flags & SAME_FILE {
+            0 => name(SHARED_FILE, |mapping| &mapping.file)?,
+            _ => SourceName(".".to_owned()),
+        };
+        let dataset = name(SHARED_DATASET, |mapping| &mapping.dataset)?;
         mappings.push(Mapping {
             file,
             dataset,
-            source: read_selection(&mut cursor)?,
-            target: read_selection(&mut cursor)?,
+            source: selection::read(&mut cursor)?,
+            target: selection::read(&mut cursor)?,
         });
     }
     cursor.checksum()?;
     Ok(mappings)
 }
 
+/// Returns an error about a virtual dataset.
 pub(crate) fn unsupported(why: &str) -> Error {
-    Error::unsupported_feature(format!(
-        "virtual datasets are supported only where they join whole rows: {why}"
-    ))
-    .hint("read its sources, or copy it into an ordinary dataset")
+    Error::unsupported_feature(format!("this virtual dataset is not supported: {why}"))
+        .hint("read its sources, or copy it into an ordinary dataset")
 }
 
-/// Reads a selection that is one block: its start and length along each axis. `None` is everything.
-fn read_selection(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u64, u64)>>> {
-    let kind = cursor.u32()?;
-    let version = cursor.u32()?;
-    match (kind, version) {
-        (3, _) => cursor.skip(8).map(|()| None),
-        (2, 1) => {
-            cursor.skip(8)?;
-            let axes = read_axes(cursor)?;
-            if cursor.u32()? != 1 {
-                return Err(unsupported("a source selection has several blocks"));
-            }
-            let mut corner =
-                || -> Result<Vec<u64>> { (0..axes).map(|_| Ok(cursor.u32()?.into())).collect() };
-            let (first, last) = (corner()?, corner()?);
-            let lengths = first.iter().zip(&last).map(|(first, last)| {
-                let length = last.checked_sub(*first).map(|length| (*first, length + 1));
-                length.ok_or_else(|| cursor.damaged("a block of a selection ends before it starts"))
-            });
-            lengths.collect::<Result<_>>().map(Some)
-        }
-        (2, 2 | 3) => {
-            let flags = cursor.u8()?;
-            let width = match version {
-                2 => {
-                    cursor.skip(4)?;
-                    8
-                }
-                _ => cursor.u8()?.into(),
-            };
-            let axes = read_axes(cursor)?;
-            if flags & 1 == 0 {
-                return Err(unsupported("a source selection is irregular"));
-            }
-            let axes = (0..axes).map(|_| {
-                let (start, stride) = (cursor.uint(width)?, cursor.uint(width)?);
-                let (count, block) = (cursor.uint(width)?, cursor.uint(width)?);
-                // Without limit is written as the largest number of its width.
-                let unlimited = u64::MAX >> (64 - 8 * width.clamp(1, 8));
-                if count == unlimited || block == unlimited {
-                    return Err(unsupported("a source selection is unlimited"));
-                }
-                match count {
-                    1 => Ok((start, block)),
-                    _ if stride == block => match count.checked_mul(block) {
-                        Some(length) => Ok((start, length)),
-                        None => Err(unsupported("a source selection is unlimited")),
-                    },
-                    _ => Err(unsupported("a source selection has several blocks")),
-                }
-            });
-            axes.collect::<Result<_>>().map(Some)
-        }
-        _ => Err(unsupported("a source selection has an unknown type")),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn read_axes(cursor: &mut Cursor<'_>) -> Result<u32> {
-    let axes = cursor.u32()?;
-    match axes as usize <= MAX_AXES {
-        true => Ok(axes),
-        false => Err(cursor.damaged(format_args!("a selection has {axes} dimensions"))),
+    #[test]
+    fn names_have_the_number_of_a_block() {
+        let fill = |name: &str| SourceName(name.to_owned()).fill(12);
+        assert_eq!(fill("part-%b.h5"), "part-12.h5");
+        assert_eq!(fill("%b/%b%%b%x%"), "12/12%b%x%");
+        assert!(SourceName("%%%b".to_owned()).is_numbered());
+        assert!(!SourceName("%%b".to_owned()).is_numbered());
     }
 }

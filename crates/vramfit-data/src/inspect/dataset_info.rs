@@ -91,6 +91,11 @@ pub(super) fn read(
         Ok(dataset) => dataset,
         Err(error) => return (info, Some(Problem::new(path, &error)), None),
     };
+    if info.shape != dataset.shape() {
+        // Virtual datasets are as long as their sources are now.
+        info.shape = dataset.shape().to_vec();
+        info.memory_bytes = product(&info.shape);
+    }
     info.stored_bytes = Some(Bytes(dataset.stored_bytes()));
     if let Storage::Chunked { grid, table, .. } = dataset.storage() {
         info.chunks = Some(grid.count);

@@ -31,8 +31,15 @@ pub struct Finding {
 
 /// Applies the rules that need no rows.
 pub(super) fn find_all(entries: &[Entry], readable: &[OpenDataset]) -> Vec<Finding> {
-    let rules =
-        [large_band, split_rows, tiny_chunks, ineffective_compression, wide_numbers, packed_values];
+    let rules = [
+        large_band,
+        split_rows,
+        tiny_chunks,
+        ineffective_compression,
+        wide_numbers,
+        packed_values,
+        missing_sources,
+    ];
     let mut findings = Vec::new();
     for open in readable {
         let entry = &entries[open.entry];
@@ -218,6 +225,24 @@ fn packed_values(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
             listed.join(", ")
         ),
         fix: "unpack them while they are loaded: `Loader(..., unpack=True)`".to_owned(),
+    })
+}
+
+/// A virtual dataset whose sources are not all there: h5py reads fill values without a word.
+fn missing_sources(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
+    let missing = open.rows.dataset().missing_sources();
+    let first = missing.first()?.display();
+    let others = match missing.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Some(Finding {
+        id: "missing-sources",
+        dataset: entry.path.clone(),
+        message: format!(
+            "it is virtual, and `{first}`{others} does not exist or has no such dataset: elements of it are the fill value"
+        ),
+        fix: "put the files where they were when the virtual dataset was made".to_owned(),
     })
 }
 

@@ -7,6 +7,7 @@ mod detect_format;
 mod findings;
 mod h5repack;
 mod labels;
+mod last_axis;
 mod plan;
 mod preview;
 mod read_speed;
@@ -136,6 +137,7 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
     let alike = alike::find_alike(&entries);
     let streaming = plan::plan(path, &entries, &readable, &alike, options.budget);
     let mut findings = findings::find_all(&entries, &readable);
+    findings.extend(last_axis::find(&entries, &readable));
     for open in &readable {
         let entry = &mut entries[open.entry];
         let found = labels::find_order(&open.rows, &entry.path);

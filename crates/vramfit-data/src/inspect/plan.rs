@@ -41,9 +41,9 @@ pub(super) fn band_rows(dataset: &Dataset) -> Option<u64> {
     match dataset.storage() {
         Storage::Compact(_) | Storage::Contiguous(_) => None,
         Storage::Chunked { grid, .. } => grid.chunk.first().copied(),
-        Storage::Virtual(pieces) => {
-            (pieces.iter()).filter_map(|piece| band_rows(&piece.dataset)).max()
-        }
+        Storage::Virtual(pieces) => (pieces.iter())
+            .filter_map(|piece| Some(piece.rows_of(band_rows(&piece.dataset)?)))
+            .max(),
     }
 }
 

@@ -21,6 +21,7 @@ pub struct Column {
     /// The path of its dataset, with wildcards and without the field.
     pattern: String,
     field: Option<String>,
+    is_last_axis: bool,
     /// The type that the options say, and the one that numbers are converted to.
     wanted: Option<Scalar>,
     to: Option<Scalar>,
@@ -69,6 +70,7 @@ impl Column {
             pattern: wanted.name[..wanted.name.len() - suffix].to_owned(),
             stored_as: stored_type(&dataset, field.as_deref()),
             field,
+            is_last_axis: wanted.is_last_axis,
             wanted: explicit,
             to,
             scalar: Scalar::Uint8,
@@ -231,7 +233,8 @@ impl Column {
 
     pub(super) fn row_options(&self, scratch: &ScratchPool) -> RowOptions {
         let scratch = scratch.clone();
-        RowOptions { field: self.field.clone(), to: self.to, threads: 1, scratch }
+        let (field, is_last_axis) = (self.field.clone(), self.is_last_axis);
+        RowOptions { field, is_last_axis, to: self.to, threads: 1, scratch }
     }
 
     /// Sets how many rows of it a sample has, on an axis of their own.

@@ -264,7 +264,8 @@ impl Columns {
             let each = self.sampled_bytes();
             let digests = self.segments.files().map(|(path, _)| sample_digest(path, each));
             let digests: Vec<u64> = digests.collect::<Result<_>>().ok()?;
-            self.ensure_unchanged().ok()?;
+            // Of a file that grows it is the content of the fingerprint only as long as it has not.
+            self.segments.is_unchanged().then_some(())?;
             Some(MixKey::new(&digests).at(0))
         })
     }
@@ -280,6 +281,19 @@ impl Columns {
         let each = self.sampled_bytes();
         let is_sampled = self.segments.files().any(|(_, file)| file.length > each);
         is_sampled.then_some(MAX_SAMPLED_BYTES)
+    }
+
+    /// Adds to an error about changed files that a program appends to them, and how many samples there were.
+    pub(super) fn name_growth(&self, error: Error, were: u64) -> Error {
+        if !self.segments.is_growing() {
+            return error;
+        }
+        let (message, now) = (error.message(), self.len());
+        Error::new(
+            error.kind(),
+            format!("{message}; a program appends to it (SWMR): there were {were} samples, and there are {now} now"),
+        )
+        .hint("samples that were added change the order of all: start over with them, or train on a copy that does not grow")
     }
 
     /// Checks that no file was written to, truncated or replaced.

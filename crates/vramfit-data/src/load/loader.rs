@@ -332,7 +332,7 @@ impl Loader {
         let file = self.columns.fingerprint;
         let note = match state.ensure_matches(&path, &file, || self.columns.content_hash()) {
             Err(error) if force => Some(error.message().to_owned()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(self.columns.name_growth(error, state.order.rows())),
             Ok(()) if state.file.modified_ns == file.modified_ns => None,
             Ok(()) => self.columns.sampled().map(|sampled| {
                 format!(

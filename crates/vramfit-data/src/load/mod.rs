@@ -41,6 +41,7 @@ mod column_reader;
 mod columns;
 mod copy;
 mod derived;
+mod growing_files;
 mod loaded_blocks;
 mod loader;
 mod normalization;

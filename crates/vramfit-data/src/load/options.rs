@@ -17,6 +17,8 @@ pub struct ColumnOptions {
     pub name: String,
     /// The type to convert it to, instead of what the file and [`LoaderOptions`] say.
     pub to: Option<Scalar>,
+    /// Whether its rows are on the last axis, as in files of MATLAB.
+    pub is_last_axis: bool,
     /// Rows from where a sample is to the first one that it has of this column.
     pub shift: i64,
     /// Rows of a window, instead of what [`SampleOptions`] says.
@@ -33,6 +35,7 @@ impl ColumnOptions {
     /// Whether two columns have the same rows of the same dataset.
     pub(super) fn is_same(&self, other: &ColumnOptions) -> bool {
         self.name == other.name
+            && self.is_last_axis == other.is_last_axis
             && (self.shift, self.length, self.to) == (other.shift, other.length, other.to)
             && self.normalization == other.normalization
     }
@@ -44,6 +47,7 @@ impl From<&str> for ColumnOptions {
         ColumnOptions {
             name: name.to_owned(),
             to: None,
+            is_last_axis: false,
             shift: 0,
             length: None,
             per_sample: false,

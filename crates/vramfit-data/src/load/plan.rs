@@ -73,7 +73,7 @@ impl LoaderPlan {
         let layout = lay_out(options, columns);
         let uses_windows = match layout.storage {
             _ if columns.samples.is_groups() => false,
-            Storage::Chunked { .. } => true,
+            Storage::Chunked { .. } | Storage::LastAxis { .. } => true,
             Storage::Contiguous => {
                 (options.shuffle || !columns.samples.is_rows()) && layout.uses_windows()
             }
@@ -113,6 +113,7 @@ impl LoaderPlan {
             (false, true) => {
                 let reason = match layout.storage {
                     Storage::Chunked { .. } => "rows are read in file order, and chunks as a whole",
+                    Storage::LastAxis { .. } => "rows are read in file order, many together",
                     Storage::Contiguous => {
                         "rows are read in file order, and those that samples share only once"
                     }

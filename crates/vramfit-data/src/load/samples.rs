@@ -23,7 +23,14 @@ pub(super) fn hash(options: &LoaderOptions) -> Option<u64> {
         Some((number, numbers.collect()))
     });
     let normalized: Vec<(usize, Vec<u64>)> = normalized.collect();
-    let is_plain = is_row && !options.trim && !options.unpack && normalized.is_empty();
+    let on_last_axis = options.columns.iter().enumerate();
+    let on_last_axis = on_last_axis.filter(|(_, column)| column.is_last_axis);
+    let on_last_axis: Vec<usize> = on_last_axis.map(|(number, _)| number).collect();
+    let is_plain = is_row
+        && on_last_axis.is_empty()
+        && !options.trim
+        && !options.unpack
+        && normalized.is_empty();
     if options.samples == SampleOptions::Rows && is_plain {
         return None;
     }
@@ -33,7 +40,11 @@ pub(super) fn hash(options: &LoaderOptions) -> Option<u64> {
         (options.trim, options.unpack),
         normalized,
     ));
-    Some(digest(text.unwrap_or_default().as_bytes()))
+    let mut text = text.unwrap_or_default();
+    if !on_last_axis.is_empty() {
+        text += &format!("{on_last_axis:?}");
+    }
+    Some(digest(text.as_bytes()))
 }
 
 /// Returns which rows each sample has, and the columns that follow from that.

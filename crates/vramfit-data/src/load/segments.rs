@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_base::{Error, ErrorKind, Result};
 
+use super::growing_files::GrowingFiles;
 use super::objects::read_objects;
 use super::open_files::{OpenFiles, SegmentReaders, reader_bytes};
 use crate::digest::digest;
@@ -42,6 +43,10 @@ pub(super) struct Segments {
     pub(super) segments: Vec<Segment>,
     /// Every file that rows come from, as it was when its structure was read.
     pub(super) files: Vec<(PathBuf, FileFingerprint)>,
+    /// Files that did not exist then, so that virtual datasets have fill values instead of their elements.
+    pub(super) missing: Vec<PathBuf>,
+    /// Files to which a program appended when they were opened. Their rows are those that there were then.
+    pub(super) growing: GrowingFiles,
     /// Chunks of all datasets, and a hash of where they are.
     pub(super) chunks: u64,
     pub(super) index_hash: u64,
@@ -233,6 +238,7 @@ impl Segments {
     /// # Errors
     /// `file-changed`; `io` when a file no longer exists.
     pub(super) fn ensure_unchanged(&self) -> Result<()> {
+        self.ensure_missing()?;
         (0..self.files.len() as u32).try_for_each(|file| self.ensure_file_unchanged(file))
     }
 
@@ -241,13 +247,29 @@ impl Segments {
     /// # Errors
     /// As [`Segments::ensure_unchanged`].
     pub(super) fn ensure_touched_unchanged(&self, touched: &TouchedFiles) -> Result<()> {
+        self.ensure_missing()?;
         touched.iter().try_for_each(|file| self.ensure_file_unchanged(*file))
+    }
+
+    /// Checks that files which did not exist still do not.
+    fn ensure_missing(&self) -> Result<()> {
+        let Some(path) = self.missing.iter().find(|path| path.exists()) else {
+            return Ok(());
+        };
+        Err(Error::new(
+            ErrorKind::FileChanged,
+            format!(
+                "`{}` did not exist when a virtual dataset with elements of it was opened, and does now",
+                path.display()
+            ),
+        )
+        .hint("open the file again: elements that were fill values are those of the source now"))
     }
 
     fn ensure_file_unchanged(&self, file: u32) -> Result<()> {
         let (path, was) = &self.files[file as usize];
         let now = FileFingerprint::of(path)?;
-        if now == *was {
+        if now == *was || self.growing.has_only_grown(file, path, was, &now) {
             return Ok(());
         }
         let (old, new) = (was.length, now.length);
@@ -259,6 +281,18 @@ impl Segments {
         let message = format!("`{path}` changed while it was being read: {what}");
         Err(Error::new(ErrorKind::FileChanged, message)
             .hint("open it again after the program that writes it has finished"))
+    }
+
+    /// Whether no file was written to, not even appended to.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.ensure_missing().is_ok()
+            && (self.files())
+                .all(|(path, was)| FileFingerprint::of(path).is_ok_and(|now| now == *was))
+    }
+
+    /// Whether programs append to files.
+    pub(super) fn is_growing(&self) -> bool {
+        !self.growing.is_empty()
     }
 
     /// Returns the fingerprint of the files without their content. `main` is how many of them the options name.

@@ -6,6 +6,7 @@ use vramfit_base::Result;
 
 use super::column::Column;
 use super::column_reader::ColumnReader;
+use super::growing_files::GrowingFiles;
 use super::open_files::OpenFiles;
 use super::segments::{Segment, Segments};
 use crate::digest::digest;
@@ -19,6 +20,8 @@ use crate::splitmix::MixKey;
 pub(super) struct SegmentsBuilder {
     segments: Vec<Segment>,
     files: Vec<(PathBuf, FileFingerprint)>,
+    missing: Vec<PathBuf>,
+    growing: GrowingFiles,
     chunks: u64,
     index_hash: u64,
     open_files: OpenFiles,
@@ -36,6 +39,8 @@ impl SegmentsBuilder {
         Ok(SegmentsBuilder {
             segments: Vec::new(),
             files: prints.collect::<Result<_>>()?,
+            missing: Vec::new(),
+            growing: GrowingFiles::default(),
             chunks: 0,
             index_hash: 0,
             open_files: OpenFiles::new(files.len(), max_bytes),
@@ -56,6 +61,9 @@ impl SegmentsBuilder {
         bounds: Option<&Dataset>,
     ) -> Result<()> {
         let own = container.source().path().to_owned();
+        if container.is_swmr() {
+            self.growing.add(file as u32);
+        }
         let mut other_files = Vec::new();
         for dataset in readers.iter().map(|reader| reader.dataset()).chain(bounds) {
             self.add_files(dataset, &own, &mut other_files)?;
@@ -91,18 +99,23 @@ impl SegmentsBuilder {
     }
 
     fn add_files(&mut self, dataset: &Dataset, own: &Path, others: &mut Vec<u32>) -> Result<()> {
-        let path = dataset.container().source().path();
-        if path != own {
-            let known = self.files.iter().position(|(known, _)| known == path);
-            let number = match known {
-                Some(number) => number,
-                None => {
-                    self.files.push((path.to_owned(), FileFingerprint::of(path)?));
-                    self.files.len() - 1
+        let file = dataset.container();
+        if let Some(number) = self.add_file(file.source().path(), own, others)?
+            && file.is_swmr()
+        {
+            self.growing.add(number);
+        }
+        for missing in dataset.missing_sources() {
+            let name = missing.file_name().unwrap_or_default();
+            let parts = [self.index_hash, digest(name.as_encoded_bytes())];
+            self.index_hash = MixKey::new(&parts).at(0);
+            match missing.exists() {
+                // Its dataset is missing.
+                true => {
+                    self.add_file(missing, own, others)?;
                 }
-            } as u32;
-            if !others.contains(&number) {
-                others.push(number);
+                false if self.missing.contains(missing) => {}
+                false => self.missing.push(missing.clone()),
             }
         }
         if let Storage::Virtual(pieces) = dataset.storage() {
@@ -111,6 +124,25 @@ impl SegmentsBuilder {
             }
         }
         Ok(())
+    }
+
+    /// Adds a file unless it is the segment's own, and returns its number.
+    fn add_file(&mut self, path: &Path, own: &Path, others: &mut Vec<u32>) -> Result<Option<u32>> {
+        if path == own {
+            return Ok(None);
+        }
+        let known = self.files.iter().position(|(known, _)| known == path);
+        let number = match known {
+            Some(number) => number,
+            None => {
+                self.files.push((path.to_owned(), FileFingerprint::of(path)?));
+                self.files.len() - 1
+            }
+        } as u32;
+        if !others.contains(&number) {
+            others.push(number);
+        }
+        Ok(Some(number))
     }
 
     /// Ends with the last segment. `sample_rows` has the rows of the columns that have one for each sample, in each
@@ -131,6 +163,8 @@ impl SegmentsBuilder {
             sample_starts: sample_rows.map(|rows| starts(rows.into_iter())),
             segments: self.segments,
             files: self.files,
+            missing: self.missing,
+            growing: self.growing,
             chunks: self.chunks,
             index_hash: self.index_hash,
             open_files: self.open_files,

@@ -3,7 +3,7 @@
 use super::column_reader::ColumnReader;
 use super::columns::Columns;
 use crate::order::Storage;
-use crate::read;
+use crate::read::{self, RowReader, VirtualSource};
 
 /// Contiguous rows are read in pieces of this size, which is the scratch memory of a thread.
 const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
@@ -16,6 +16,7 @@ const MAX_COMMON_BAND: u64 = 1 << 20;
 pub(super) struct ColumnStorage {
     /// Rows that must be read together, where rows are chunked.
     band: Option<u64>,
+    is_chunked: bool,
     /// Bytes that a thread needs to decode rows into blocks of windows, and to decode them one by one.
     block_scratch: u64,
     row_scratch: u64,
@@ -27,8 +28,20 @@ impl ColumnStorage {
     /// Adds one of its datasets.
     pub(super) fn add(&mut self, reader: &ColumnReader) {
         let (rows, dataset) = (reader.rows(), reader.dataset());
-        self.band = self.band.max(band(dataset));
+        self.band = self.band.max(match rows.is_last_axis() {
+            true => rows.rows_per_decode().map(|band| band.min(rows.len()).max(1)),
+            false => band(dataset),
+        });
+        self.is_chunked |=
+            matches!(dataset.storage(), read::Storage::Chunked { .. } | read::Storage::Virtual(_));
         let rescaling = reader.rescaling_bytes();
+        if rows.is_last_axis() {
+            let scratch = last_axis_scratch_bytes(rows) + rescaling;
+            self.block_scratch = self.block_scratch.max(scratch);
+            self.row_scratch = self.row_scratch.max(scratch);
+            self.stored_bytes += dataset.stored_bytes();
+            return;
+        }
         let block_scratch = dataset_scratch_bytes(dataset, rows.is_unchanged()) + rescaling;
         self.block_scratch = self.block_scratch.max(block_scratch);
         self.row_scratch = self.row_scratch.max(dataset_scratch_bytes(dataset, false) + rescaling);
@@ -46,7 +59,11 @@ pub(super) fn storage(columns: &Columns) -> Storage {
             _ => one.max(other),
         }
     });
-    common.map_or(Storage::Contiguous, |band_rows| Storage::Chunked { band_rows })
+    let is_chunked = columns.columns.iter().any(|column| column.storage().is_chunked);
+    common.map_or(Storage::Contiguous, |band_rows| match is_chunked {
+        true => Storage::Chunked { band_rows },
+        false => Storage::LastAxis { band_rows },
+    })
 }
 
 /// Returns how many rows of a dataset must be read together.
@@ -55,7 +72,7 @@ fn band(dataset: &read::Dataset) -> Option<u64> {
         read::Storage::Compact(_) | read::Storage::Contiguous(_) => None,
         read::Storage::Chunked { grid, .. } => Some(grid.chunk[0].min(dataset.shape()[0]).max(1)),
         read::Storage::Virtual(pieces) => {
-            pieces.iter().filter_map(|piece| band(&piece.dataset)).max()
+            pieces.iter().filter_map(|piece| Some(piece.rows_of(band(&piece.dataset)?))).max()
         }
     }
 }
@@ -94,9 +111,23 @@ fn dataset_scratch_bytes(dataset: &read::Dataset, is_in_place: bool) -> u64 {
         }
         read::Storage::Virtual(pieces) => {
             // Each piece has a reader of its own.
+            let buffer = pieces.iter().map(VirtualSource::buffer_bytes).max().unwrap_or(0);
             let pieces = pieces.iter();
-            pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place)).sum()
+            let each = pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place));
+            each.sum::<u64>().saturating_add(buffer)
         }
+    }
+}
+
+/// Returns the same for a dataset whose rows are on the last axis.
+fn last_axis_scratch_bytes(rows: &RowReader) -> u64 {
+    let dataset = rows.dataset();
+    let row = dataset.bytes() / rows.len().max(1);
+    let buffer =
+        read::last_axis_buffer_bytes(dataset.storage(), dataset.datatype().size() as u64, row);
+    match dataset.storage() {
+        read::Storage::Contiguous(_) => buffer.min(dataset.bytes().saturating_mul(2)),
+        _ => dataset_scratch_bytes(dataset, false).saturating_add(buffer),
     }
 }
 

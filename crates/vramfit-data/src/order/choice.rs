@@ -48,6 +48,12 @@ pub enum Storage {
         /// Rows that must be read together.
         band_rows: u64,
     },
+    /// Without chunks, on the last axis: an element of a row here and there, so that several rows must be read
+    /// together.
+    LastAxis {
+        /// Rows that must be read together.
+        band_rows: u64,
+    },
 }
 
 impl Layout {
@@ -55,7 +61,9 @@ impl Layout {
     pub fn band_rows(&self) -> u64 {
         match self.storage {
             Storage::Contiguous => 1,
-            Storage::Chunked { band_rows } => band_rows.clamp(1, self.rows.max(1)),
+            Storage::Chunked { band_rows } | Storage::LastAxis { band_rows } => {
+                band_rows.clamp(1, self.rows.max(1))
+            }
         }
     }
 
@@ -113,7 +121,7 @@ pub fn choose(layout: Layout, window: Bytes, budget_for: impl Fn(u64) -> u64) ->
     EngineChoice {
         engine: match layout.storage {
             Storage::Contiguous => Engine::BlockWindows(size),
-            Storage::Chunked { .. } => Engine::ChunkWindows(size),
+            Storage::Chunked { .. } | Storage::LastAxis { .. } => Engine::ChunkWindows(size),
         },
         reason: reason(layout, size, holds_file),
         warning: match holds_file {
@@ -152,6 +160,9 @@ fn reason(layout: Layout, size: WindowSize, holds_file: bool) -> String {
         ),
         Storage::Chunked { .. } => {
             "rows are stored in chunks, which can only be read as a whole".to_owned()
+        }
+        Storage::LastAxis { .. } => {
+            "rows are on the last axis, so that many are read together".to_owned()
         }
     };
     if holds_file {

@@ -17,19 +17,19 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// More elements in a chunk's share of a row than can be placed one by one. Shares that are whole rows
 /// need not be.
-const MAX_RUNS: u64 = 1 << 22;
+pub(super) const MAX_RUNS: u64 = 1 << 22;
 
 /// Which of the chunks of a band, and where it is.
-struct Column<'a> {
-    grid: &'a Grid,
-    chunk: Option<Chunk>,
+pub(super) struct Column<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) chunk: Option<Chunk>,
     /// Elements of a row of the chunk, also where it reaches beyond the edge.
-    row_elements: usize,
-    runs: Vec<Run>,
+    pub(super) row_elements: usize,
+    pub(super) runs: Vec<Run>,
     /// Whether a row of the chunk is a row of the dataset.
-    is_whole: bool,
+    pub(super) is_whole: bool,
     /// Whether it was stored without filters because it reaches beyond the edge.
-    is_plain: bool,
+    pub(super) is_plain: bool,
 }
 
 impl RowReader {
@@ -240,6 +240,7 @@ impl RowReader {
             return Ok(false);
         }
         if column.is_plain {
+            self.check_plain(column, chunk)?;
             let row_bytes = (column.row_elements * self.convert.stride) as u64;
             let address = chunk.address + rows.start * row_bytes;
             return self.source().read_at(address, out).map(|()| true);
@@ -249,13 +250,14 @@ impl RowReader {
         }
         let (stored, _, mut between) = scratch.parts();
         let stored = self.bytes(chunk.address, chunk.size, stored)?;
-        let decoded = self.dataset.filters().decode(stored, chunk.filter_mask, out, &mut between);
+        let (filters, all) = (self.dataset.filters(), out.len());
+        let decoded = filters.decode(stored, chunk.filter_mask, out, all, &mut between);
         decoded.map_err(|fault| self.bad_chunk(chunk, &fault))?;
         Ok(true)
     }
 
     /// Returns the wanted rows of a chunk, or `None` where it was never written.
-    fn decode<'s>(
+    pub(super) fn decode<'s>(
         &'s self,
         column: &Column<'_>,
         rows: &Range<u64>,
@@ -267,22 +269,36 @@ impl RowReader {
         let row_bytes = (column.row_elements * self.convert.stride) as u64;
         let (stored, decoded, mut between) = scratch.parts();
         if column.is_plain {
-            if chunk.size < column.grid.chunk_bytes {
-                return Err(
-                    self.bad_chunk(chunk, &DecodeError::damaged("it is shorter than one chunk"))
-                );
-            }
+            self.check_plain(column, chunk)?;
             let address = chunk.address + rows.start * row_bytes;
             let length = (rows.end - rows.start) * row_bytes;
+            let there = chunk.size.saturating_sub(rows.start * row_bytes);
+            if there < length {
+                // It was stored without what is not in the dataset.
+                let buffer = grow_to(stored, length as usize);
+                let (from_file, rest) = buffer.split_at_mut(there as usize);
+                self.source().read_at(address, from_file)?;
+                rest.fill(0);
+                return Ok(Some(buffer));
+            }
             return self.bytes(address, length, stored).map(Some);
         }
         let decoded = grow_to(decoded, column.grid.chunk_bytes as usize);
         let bytes = self.bytes(chunk.address, chunk.size, stored)?;
         let filters = self.dataset.filters();
-        let done = filters.decode(bytes, chunk.filter_mask, decoded, &mut between);
+        let used = column.grid.used_bytes(chunk.index) as usize;
+        let done = filters.decode(bytes, chunk.filter_mask, decoded, used, &mut between);
         done.map_err(|fault| self.bad_chunk(chunk, &fault))?;
         let wanted = (rows.start * row_bytes) as usize..(rows.end * row_bytes) as usize;
         Ok(Some(&decoded[wanted]))
+    }
+
+    /// Checks that a chunk without filters has all elements that are in the dataset.
+    fn check_plain(&self, column: &Column<'_>, chunk: Chunk) -> Result<()> {
+        match chunk.size < column.grid.used_bytes(chunk.index) {
+            true => Err(self.bad_chunk(chunk, &DecodeError::damaged("it is too short"))),
+            false => Ok(()),
+        }
     }
 
     fn copy_row(&self, column: &Column<'_>, from: &[u8], row: &mut [u8]) -> Result<()> {
@@ -293,7 +309,7 @@ impl RowReader {
         })
     }
 
-    fn fill_row(&self, column: &Column<'_>, row: &mut [u8]) -> Result<()> {
+    pub(super) fn fill_row(&self, column: &Column<'_>, row: &mut [u8]) -> Result<()> {
         let mut runs = column.runs.iter();
         runs.try_for_each(|run| self.fill(self.place(run, row)))
     }
@@ -329,7 +345,7 @@ impl RowReader {
         Ok(buffer)
     }
 
-    fn source(&self) -> &crate::source::Source {
+    pub(super) fn source(&self) -> &crate::source::Source {
         self.dataset.container().source()
     }
 

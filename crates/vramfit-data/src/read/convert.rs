@@ -8,7 +8,7 @@ use vramfit_base::{Error, Result};
 
 use super::elements::{Load, StridedElements};
 use super::overflow::{self, Overflow};
-use crate::hdf5::{Axis, Number, Numbers, Scalar};
+use crate::hdf5::{Axis, Bits, Number, Numbers, Scalar};
 
 /// Copies the numbers of elements from a decoded chunk and makes them what is wanted.
 #[derive(Clone, Debug)]
@@ -40,7 +40,12 @@ enum Kernel {
     Copy,
     /// Each number by itself.
     Each(Conversion),
+    /// Each number is decoded first, and then converted unless it is what is wanted.
+    Decode { bits: Bits, decoded: Number, conversion: Option<Conversion> },
 }
+
+/// So many numbers are decoded at a time.
+const DECODED_TOGETHER: usize = 128;
 
 impl Converter {
     /// Prepares to copy the numbers of elements of `stride` bytes.
@@ -52,29 +57,38 @@ impl Converter {
         let from = numbers.number;
         let placement = Placement::of(stride, numbers);
         let swapped = from.big_endian && from.scalar.size() > 1;
-        let kernel = match from.scalar == to {
-            true if !swapped && !matches!(placement, Placement::Single(_)) => Kernel::Copy,
-            true => Kernel::Each(match to.size() {
-                1 => gather::<1>,
-                2 => gather::<2>,
-                4 => gather::<4>,
-                _ => gather::<8>,
-            }),
-            false => Kernel::Each(conversion(from.scalar, to).ok_or_else(|| {
+        let convert = |scalar: Scalar| {
+            conversion(scalar, to).ok_or_else(|| {
                 Error::invalid_argument(format!(
                     "cannot convert {} to {}",
                     from.scalar.name(),
                     to.name()
                 ))
                 .hint("floats convert to floats, and integers to integers or floats")
-            })?),
+            })
+        };
+        let kernel = match (from.bits, from.scalar == to) {
+            (Some(bits), _) => {
+                let scalar = bits.decoded_as(from.scalar);
+                let conversion = (scalar != to).then(|| convert(scalar)).transpose()?;
+                let decoded = Number { scalar, big_endian: false, bits: None };
+                Kernel::Decode { bits, decoded, conversion }
+            }
+            (None, true) if !swapped && !matches!(placement, Placement::Single(_)) => Kernel::Copy,
+            (None, true) => Kernel::Each(match to.size() {
+                1 => gather::<1>,
+                2 => gather::<2>,
+                4 => gather::<4>,
+                _ => gather::<8>,
+            }),
+            (None, false) => Kernel::Each(convert(from.scalar)?),
         };
         Ok(Converter { stride, width: numbers.count() * to.size(), placement, from, to, kernel })
     }
 
     /// Copies elements of this many bytes as they are, whatever they are.
     pub(crate) fn identity(size: usize) -> Converter {
-        let byte = Number { scalar: Scalar::Uint8, big_endian: false };
+        let byte = Number { scalar: Scalar::Uint8, big_endian: false, bits: None };
         Converter {
             stride: size,
             width: size,
@@ -98,7 +112,7 @@ impl Converter {
     pub(crate) fn run(&self, input: &[u8], out: &mut [u8]) -> Result<()> {
         let input = &input[..out.len() / self.width * self.stride];
         let done = match &self.placement {
-            Placement::Dense => self.run_numbers(input, out, self.from.scalar.size(), 0),
+            Placement::Dense => self.run_numbers(input, out, self.from.stored_size(), 0),
             Placement::Single(offset) => self.run_numbers(input, out, self.stride, *offset),
             Placement::Runs { offset, run, axes } => {
                 let elements = input.chunks_exact(self.stride);
@@ -126,7 +140,7 @@ impl Converter {
         run: usize,
         axes: &[Axis],
     ) -> std::result::Result<(), Overflow> {
-        let size = self.from.scalar.size();
+        let size = self.from.stored_size();
         let Some((axis, inner)) = axes.split_first() else {
             return self.run_numbers(&input[..run * size], out, size, 0);
         };
@@ -154,6 +168,28 @@ impl Converter {
                 kernel(spacing, input, out)?;
                 overflow::check_infinities(self.from, self.to, spacing, input, out)
             }
+            Kernel::Decode { bits, decoded, conversion } => {
+                let size = decoded.scalar.size();
+                let is_signed = decoded.scalar.is_signed();
+                let mut numbers = [0; DECODED_TOGETHER * 8];
+                let inputs = input.chunks(DECODED_TOGETHER * stride);
+                for (input, out) in inputs.zip(out.chunks_mut(DECODED_TOGETHER * self.to.size())) {
+                    let count = out.len() / self.to.size();
+                    let numbers = &mut numbers[..count * size];
+                    let elements = input.chunks_exact(stride);
+                    for (element, number) in elements.zip(numbers.chunks_exact_mut(size)) {
+                        bits.decode(&element[offset..], self.from.big_endian, is_signed, number);
+                    }
+                    let Some(convert) = conversion else {
+                        out.copy_from_slice(numbers);
+                        continue;
+                    };
+                    let spacing = StridedElements { stride: size, offset: 0, big_endian: false };
+                    convert(spacing, numbers, out)?;
+                    overflow::check_infinities(decoded, self.to, spacing, numbers, out)?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -161,7 +197,7 @@ impl Converter {
 impl Placement {
     /// Finds what of an array is in one piece.
     fn of(stride: usize, numbers: &Numbers) -> Placement {
-        let size = numbers.number.scalar.size();
+        let size = numbers.number.stored_size();
         let (mut run, mut axes) = (1, numbers.axes.as_slice());
         while let Some((axis, outer)) = axes.split_last()
             && (axis.stride == run * size || axis.length == 1)

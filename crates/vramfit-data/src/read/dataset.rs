@@ -1,6 +1,6 @@
 //! One dataset of a file: what it is, and where its bytes are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vramfit_base::{Error, Result};
@@ -30,6 +30,7 @@ pub struct Dataset {
     filters: Pipeline,
     fill: Option<Vec<u8>>,
     storage: Storage,
+    missing: Vec<PathBuf>,
 }
 
 /// Where the elements are.
@@ -48,7 +49,7 @@ pub enum Storage {
         /// Whether chunks that reach beyond the edge are stored without filters.
         plain_edges: bool,
     },
-    /// In other datasets; rows that are in none of them hold the fill value.
+    /// In other datasets; elements that are in none of them hold the fill value.
     Virtual(Arc<[VirtualSource]>),
 }
 
@@ -132,8 +133,8 @@ impl Dataset {
     }
 
     /// Opens a dataset that a virtual one is made of, which must not be virtual itself.
-    pub(super) fn open_source(container: &Container, path: &str) -> Result<Dataset> {
-        Dataset::open_any(&mut ObjectFinder::new(container), path, true)
+    pub(super) fn open_source(finder: &mut ObjectFinder, path: &str) -> Result<Dataset> {
+        Dataset::open_any(finder, path, true)
     }
 
     fn open_any(finder: &mut ObjectFinder, path: &str, is_source: bool) -> Result<Dataset> {
@@ -160,13 +161,9 @@ impl Dataset {
         if space.is_null {
             return Err(Error::invalid_argument("it has no values"));
         }
-        let shape = space.shape;
+        let (mut shape, mut missing) = (space.shape, Vec::new());
         let size = datatype.size();
-        let elements = checked_product(1, &shape);
-        let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
-        let Some(bytes) = bytes.filter(|&bytes| bytes <= i64::MAX as u64) else {
-            return Err(Error::unsupported_feature("more than 2^63 bytes are not supported"));
-        };
+        let bytes = checked_bytes(&shape, size)?;
         let (filters, storage) = match layout {
             Layout::Compact(content) => {
                 if (content.len() as u64) < bytes {
@@ -215,12 +212,16 @@ impl Dataset {
             }
             Layout::Virtual { collection, object } => {
                 let mappings = virtual_map::read(&container, collection, object)?;
-                let pieces = virtual_source::open(&container, &shape, &datatype, &mappings)?;
-                (Pipeline::default(), Storage::Virtual(pieces.into()))
+                let has_fill = fill.is_some();
+                let parts =
+                    virtual_source::open(&container, &shape, &datatype, has_fill, &mappings)?;
+                (shape, missing) = (parts.shape, parts.missing);
+                checked_bytes(&shape, size)?;
+                (Pipeline::default(), Storage::Virtual(parts.sources.into()))
             }
         };
         let path = path.to_owned();
-        Ok(Dataset { container, path, address, shape, fill, datatype, filters, storage })
+        Ok(Dataset { container, path, address, shape, fill, datatype, filters, storage, missing })
     }
 
     /// Returns the file that it is in, which an external link may have changed.
@@ -263,6 +264,11 @@ impl Dataset {
         &self.storage
     }
 
+    /// Returns the files that miss sources of a virtual dataset, whose elements hold the fill value.
+    pub fn missing_sources(&self) -> &[PathBuf] {
+        &self.missing
+    }
+
     /// Returns the size of all elements in bytes, as they would lie in memory.
     pub fn bytes(&self) -> u64 {
         // The product was checked when it was opened.
@@ -292,6 +298,14 @@ impl Dataset {
             Storage::Chunked { table, .. } => table.iter().map(|chunk| chunk.size).sum(),
         }
     }
+}
+
+/// Returns the size of all elements in bytes.
+fn checked_bytes(shape: &[u64], element: usize) -> Result<u64> {
+    let bytes = checked_product(1, shape).and_then(|count| count.checked_mul(element as u64));
+    bytes
+        .filter(|&bytes| bytes <= i64::MAX as u64)
+        .ok_or_else(|| Error::unsupported_feature("more than 2^63 bytes are not supported"))
 }
 
 /// Puts the dataset's name in front of an error, where it does not say which file is damaged.

@@ -1,4 +1,4 @@
-//! Reading rows: the elements of a dataset along its first axis, decoded, converted, in the order
+//! Reading rows: the elements of a dataset along its first axis, or its last one, decoded, converted, in the order
 //! that is asked for.
 //!
 //! A [`Dataset`] says what is in the file; [`RowReader`] reads it. The unit of work is the *band*: all
@@ -10,13 +10,19 @@ mod convert;
 mod dataset;
 mod elements;
 mod fields;
+mod last_axis;
 mod overflow;
+mod row_options;
 mod row_reader;
 mod runs;
+mod virtual_elements;
+mod virtual_rows;
 mod virtual_source;
 
 pub(crate) use fields::find_numbers;
 
 pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};
-pub use row_reader::{RowOptions, RowReader, ScratchPool};
+pub(crate) use last_axis::buffer_bytes as last_axis_buffer_bytes;
+pub use row_options::{RowOptions, ScratchPool};
+pub use row_reader::RowReader;
 pub use virtual_source::VirtualSource;

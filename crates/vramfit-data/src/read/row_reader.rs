@@ -1,53 +1,27 @@
 //! Rows of a dataset, in ranges or in any order.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use vramfit_base::{Error, Result};
 
 use super::convert::Converter;
 use super::dataset::{Dataset, Storage, of_dataset};
 use super::fields::find_numbers;
+use super::last_axis::contiguous_band_rows;
 use super::overflow;
+use super::row_options::{RowOptions, ScratchPool};
 use super::virtual_source::VirtualSource;
 use crate::filter::Scratch;
 use crate::hdf5::Scalar;
 use crate::hdf5::dataspace::checked_product;
 
 /// What is read at once where the file itself has no bands.
-const BLOCK_BYTES: u64 = 1 << 20;
+pub(super) const BLOCK_BYTES: u64 = 1 << 20;
 /// A batch of stacked batches has two axes more, and an array of NumPy has 32 at most (64 since 2.0).
 const MAX_ROW_AXES: usize = 30;
 /// Below this, starting threads takes longer than the work.
 const SMALL: usize = 1 << 18;
-
-/// How rows are to be read.
-#[derive(Clone, Debug, Default)]
-pub struct RowOptions {
-    /// Which field of a record; needed where elements are records.
-    pub field: Option<String>,
-    /// What the numbers become; what they are in the file if not set.
-    pub to: Option<Scalar>,
-    /// How many threads decode; the one that calls counts. Zero means one.
-    pub threads: usize,
-    /// The memory to decode in, which several readers may share.
-    pub scratch: ScratchPool,
-}
-
-/// Memory to decode in, which no call uses at the moment. Copies share it.
-#[derive(Clone, Debug, Default)]
-pub struct ScratchPool(Arc<Mutex<Vec<Scratch>>>);
-
-impl ScratchPool {
-    fn with(&self, work: impl FnOnce(&mut Scratch) -> Result<()>) -> Result<()> {
-        let spare = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = spare().pop();
-        let mut scratch = taken.unwrap_or_default();
-        let result = work(&mut scratch);
-        spare().push(scratch);
-        result
-    }
-}
 
 /// Reads the rows of a dataset. It can be shared between threads; each call works by itself.
 #[derive(Debug)]
@@ -60,6 +34,8 @@ pub struct RowReader {
     pub(super) row_elements: usize,
     pub(super) row_bytes: usize,
     band_rows: u64,
+    /// Whether rows are on the last axis, of several.
+    is_last_axis: bool,
     threads: usize,
     /// Readers of the pieces of a virtual dataset.
     pub(super) pieces: Vec<RowReader>,
@@ -114,7 +90,12 @@ impl RowReader {
         options: &RowOptions,
         of_piece: &dyn Fn(&VirtualSource) -> Result<RowReader>,
     ) -> Result<RowReader> {
-        let Some((_, row_shape)) = dataset.shape().split_first() else {
+        let is_last_axis = options.is_last_axis && dataset.shape().len() > 1;
+        let axes = match is_last_axis {
+            true => dataset.shape().split_last(),
+            false => dataset.shape().split_first(),
+        };
+        let Some((&rows, row_shape)) = axes else {
             return Err(Error::invalid_argument("it is a scalar and has no rows"));
         };
         let elements = checked_product(1, row_shape);
@@ -132,7 +113,18 @@ impl RowReader {
             )));
         }
         let band_rows = match dataset.storage() {
-            Storage::Compact(_) => dataset.shape()[0],
+            Storage::Compact(_) => rows,
+            Storage::Contiguous(_) if is_last_axis => {
+                let element = convert.stride as u64;
+                contiguous_band_rows(element, element * row_elements as u64).min(rows)
+            }
+            Storage::Chunked { grid, .. } if is_last_axis => grid.chunk[grid.chunk.len() - 1],
+            Storage::Virtual(_) if is_last_axis => {
+                return Err(Error::unsupported_feature(
+                    "rows on the last axis of a virtual dataset are not supported",
+                )
+                .hint("read its sources, or copy it into an ordinary dataset"));
+            }
             Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride).max(1) as u64,
             Storage::Chunked { grid, .. } => grid.chunk[0],
             Storage::Virtual(pieces) => {
@@ -150,6 +142,7 @@ impl RowReader {
             row_elements,
             row_bytes,
             band_rows: band_rows.max(1),
+            is_last_axis,
             threads: options.threads.max(1),
             scratch: options.scratch.clone(),
             pieces,
@@ -164,7 +157,13 @@ impl RowReader {
 
     /// Returns how many rows there are.
     pub fn len(&self) -> u64 {
-        self.dataset.shape()[0]
+        let shape = self.dataset.shape();
+        shape[if self.is_last_axis { shape.len() - 1 } else { 0 }]
+    }
+
+    /// Whether rows are on the last axis, and there are others.
+    pub fn is_last_axis(&self) -> bool {
+        self.is_last_axis
     }
 
     /// Whether there are no rows.
@@ -172,7 +171,7 @@ impl RowReader {
         self.len() == 0
     }
 
-    /// Returns the shape of a row: the further axes of the dataset, and behind them those of the arrays that
+    /// Returns the shape of a row: the other axes of the dataset, and behind them those of the arrays that
     /// its elements are.
     pub fn row_shape(&self) -> &[u64] {
         &self.row_shape
@@ -209,8 +208,18 @@ impl RowReader {
     /// Returns how many rows are decoded together; none where rows are stored as they are.
     pub fn rows_per_decode(&self) -> Option<u64> {
         match self.dataset.storage() {
+            Storage::Chunked { .. } if self.is_last_axis => Some(self.band_rows),
+            // A line that is the only one can be read as rows are.
+            Storage::Contiguous(_) if self.is_last_axis && self.row_elements > 1 => {
+                Some(self.band_rows)
+            }
             Storage::Chunked { .. } if !self.dataset.filters().is_empty() => Some(self.band_rows),
-            Storage::Virtual(_) => self.pieces.iter().filter_map(RowReader::rows_per_decode).max(),
+            Storage::Virtual(sources) => {
+                let pieces = self.pieces.iter().zip(sources.iter());
+                pieces
+                    .filter_map(|(piece, source)| Some(source.rows_of(piece.rows_per_decode()?)))
+                    .max()
+            }
             _ => None,
         }
     }
@@ -231,6 +240,9 @@ impl RowReader {
             )));
         }
         self.check_length(rows.end - rows.start, out.len())?;
+        if out.is_empty() {
+            return Ok(());
+        }
         let start = rows.start;
         let count = rows.end - start;
         self.read_range(rows, out).map_err(|error| {
@@ -262,6 +274,10 @@ impl RowReader {
             Some((range, piece))
         });
         self.work(pieces, parallel, |(range, piece), scratch| {
+            if self.is_last_axis {
+                let places = piece.chunks_exact_mut(self.row_bytes);
+                return self.gather_last_axis(&mut range.zip(places).collect::<Vec<_>>(), scratch);
+            }
             self.read_chunk_rows(range, piece, scratch)
         })
     }
@@ -292,7 +308,7 @@ impl RowReader {
 
     fn gather_rows(&self, rows: &[u64], out: &mut [u8]) -> Result<()> {
         let places = out.chunks_exact_mut(self.row_bytes);
-        if self.gather_mapped(rows, places)? {
+        if !self.is_last_axis && self.gather_mapped(rows, places)? {
             return Ok(());
         }
         let places = out.chunks_exact_mut(self.row_bytes);
@@ -340,7 +356,10 @@ impl RowReader {
         let parallel = rows.len() * self.row_bytes >= SMALL;
         let bands =
             rows.chunk_by_mut(|(one, _), (next, _)| one / self.band_rows == next / self.band_rows);
-        self.work(bands, parallel, |rows, scratch| self.gather_chunk_rows(rows, scratch))
+        self.work(bands, parallel, |rows, scratch| match self.is_last_axis {
+            true => self.gather_last_axis(rows, scratch),
+            false => self.gather_chunk_rows(rows, scratch),
+        })
     }
 
     /// Reads all rows in order, and gives the number and the bytes of each to `each`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use vramfit_base::{ErrorKind, Result};
 use vramfit_data::hdf5::{Container, tree};
-use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, RowReader};
+use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, RowReader, Storage};
 use vramfit_data::source::Source;
 
 use crate::recorded::{Case, cases};
@@ -64,15 +64,22 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
     let largest = LARGEST_ALLOCATION.get();
     let name = &case.name;
     assert!(largest <= MAX_BYTES, "{name}: {largest} bytes for its structure");
-    let options = RowOptions { field: case.field.clone(), ..RowOptions::default() };
-    let rows = RowReader::new(dataset, &options)?;
-    // A damaged shape may say anything; what is read of it is up to the caller.
-    let count = rows.len().min((MAX_BYTES / 2 / rows.row_bytes().max(1)) as u64);
-    let mut out = vec![0; count as usize * rows.row_bytes()];
-    rows.read(0..count, &mut out)?;
-    let last = rows.len().saturating_sub(1);
-    if rows.row_bytes() <= MAX_BYTES / 2 && !rows.is_empty() {
-        rows.gather(&[last, 0], &mut vec![0; 2 * rows.row_bytes()])?;
+    for is_last_axis in [false, true] {
+        let field = case.field.clone();
+        let options = RowOptions { field, is_last_axis, ..RowOptions::default() };
+        let is_virtual = matches!(dataset.storage(), Storage::Virtual(_));
+        if is_last_axis && is_virtual {
+            continue;
+        }
+        let rows = RowReader::new(dataset.clone(), &options)?;
+        // A damaged shape may say anything; what is read of it is up to the caller.
+        let count = rows.len().min((MAX_BYTES / 2 / rows.row_bytes().max(1)) as u64);
+        let mut out = vec![0; count as usize * rows.row_bytes()];
+        rows.read(0..count, &mut out)?;
+        let last = rows.len().saturating_sub(1);
+        if rows.row_bytes() <= MAX_BYTES / 2 && !rows.is_empty() {
+            rows.gather(&[last, 0], &mut vec![0; 2 * rows.row_bytes()])?;
+        }
     }
     Ok(())
 }

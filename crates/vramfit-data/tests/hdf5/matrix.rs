@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vramfit_data::hdf5::{Container, Content, Node, Scalar, tree};
-use vramfit_data::read::{Dataset, RowOptions, RowReader};
+use vramfit_data::read::{Dataset, RowOptions, RowReader, Storage};
 use vramfit_data::source::{Access, Source};
 
 use crate::recorded::{Case, cases, folder};
@@ -14,6 +14,14 @@ fn open(case: &Case, access: Access, threads: usize) -> vramfit_base::Result<Row
     let dataset = Dataset::open_in(&Container::open(Arc::new(source))?, &case.dataset)?;
     let options = RowOptions { field: case.field.clone(), threads, ..RowOptions::default() };
     RowReader::new(dataset, &options)
+}
+
+/// Moves the last axis of elements to the front.
+fn with_last_axis_first(shape: &[u64], element: usize, values: &[u8]) -> Vec<u8> {
+    let rows = shape[shape.len() - 1] as usize;
+    let each = values.len().checked_div(rows * element).unwrap_or(0);
+    let elements = (0..rows).flat_map(|row| (0..each).map(move |place| place * rows + row));
+    elements.flat_map(|number| &values[number * element..][..element]).copied().collect()
 }
 
 fn read_all(rows: &RowReader) -> vramfit_base::Result<Vec<u8>> {
@@ -33,6 +41,53 @@ fn for_each_readable(check: impl Fn(&str, &RowReader, &[u8])) {
             check(&case.name, &rows, &expected);
         }
     }
+}
+
+#[test]
+fn rows_on_the_last_axis_are_those_of_the_transposed_values() {
+    let mut read = 0;
+    for case in cases() {
+        let Some((_, _, expected)) = case.values() else {
+            continue;
+        };
+        for (access, threads) in [(Access::Read, 1), (Access::Read, 3), (Access::MapIfSafe, 1)] {
+            let name = &case.name;
+            let dataset = open(&case, access, 1).expect(name).dataset().clone();
+            let shape = dataset.shape().to_vec();
+            if matches!(dataset.storage(), Storage::Virtual(_)) && shape.len() > 1 {
+                continue;
+            }
+            let field = case.field.clone();
+            let options =
+                RowOptions { field, threads, is_last_axis: true, ..RowOptions::default() };
+            let rows = RowReader::new(dataset, &options).expect(name);
+            assert_eq!(rows.len(), shape[shape.len() - 1], "{name}");
+            let want = with_last_axis_first(&shape, rows.element_bytes(), &expected);
+            assert!(read_all(&rows).expect(name) == want, "{name}: other values");
+            if rows.is_empty() || rows.row_bytes() == 0 {
+                continue;
+            }
+            // Some of them, one twice, and the first elements of each.
+            let numbers = [rows.len() - 1, 0, rows.len() / 2, 0];
+            let mut some = vec![0; 4 * rows.row_bytes()];
+            rows.gather(&numbers, &mut some).expect(name);
+            for (number, got) in numbers.iter().zip(some.chunks_exact(rows.row_bytes())) {
+                let start = *number as usize * rows.row_bytes();
+                assert!(got == &want[start..][..rows.row_bytes()], "{name}: row {number}");
+            }
+            let first = rows.element_bytes();
+            let mut starts = vec![0; rows.len() as usize * first];
+            rows.read_starts(0..rows.len(), &mut starts).expect(name);
+            let wanted: Vec<u8> = want
+                .chunks_exact(rows.row_bytes())
+                .flat_map(|row| &row[..first])
+                .copied()
+                .collect();
+            assert!(starts == wanted, "{name}: other starts");
+            read += 1;
+        }
+    }
+    assert!(read > 300, "only {read} were read");
 }
 
 fn list(path: &Path) -> vramfit_base::Result<Vec<Node>> {

@@ -3,11 +3,13 @@
 //! Numbers are understood, and arrays and records of numbers, however they are nested. What else the format
 //! has is recognized, so that the error can name it.
 
+mod bits;
 mod read;
 
 use vramfit_base::Result;
 
 use super::cursor::Cursor;
+pub use bits::{Bits, FloatBits};
 pub(crate) use read::bytes_for;
 
 /// A number type of a file or an array.
@@ -76,6 +78,10 @@ impl Scalar {
         }
     }
 
+    pub(crate) fn is_signed(self) -> bool {
+        matches!(self, Scalar::Int8 | Scalar::Int16 | Scalar::Int32 | Scalar::Int64)
+    }
+
     pub(crate) fn is_float(self) -> bool {
         use Scalar::{Bfloat16, Float16, Float32, Float64};
         matches!(self, Float16 | Bfloat16 | Float32 | Float64)
@@ -87,13 +93,37 @@ impl Scalar {
     }
 }
 
-/// A number and the order of its bytes.
+/// A number and how its bytes are to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Number {
     /// What it is.
     pub scalar: Scalar,
     /// Whether its most significant byte comes first.
     pub big_endian: bool,
+    /// Where its bits are, if not those of all its bytes in the usual order are the number.
+    pub bits: Option<Bits>,
+}
+
+impl Number {
+    /// Returns its size in the file, in bytes.
+    pub fn stored_size(&self) -> usize {
+        self.bits.map_or(self.scalar.size(), |bits| bits.size)
+    }
+
+    /// Returns a number from its bytes in the file: what it is then, and its little-endian bytes.
+    pub(crate) fn decode(&self, bytes: &[u8]) -> (Scalar, Vec<u8>) {
+        let mut element = bytes[..self.stored_size()].to_vec();
+        if let Some(bits) = self.bits {
+            let scalar = bits.decoded_as(self.scalar);
+            let mut decoded = vec![0; scalar.size()];
+            bits.decode(&element, self.big_endian, scalar.is_signed(), &mut decoded);
+            return (scalar, decoded);
+        }
+        if self.big_endian {
+            element.reverse();
+        }
+        (self.scalar, element)
+    }
 }
 
 /// One axis of numbers inside an element.
@@ -125,10 +155,12 @@ impl Numbers {
     /// Returns the type of one number, and the shape where there are several: `float32`,
     /// `(2, 3) float32, big-endian`.
     pub fn describe(&self) -> String {
-        let order = match self.number.big_endian && self.number.scalar.size() > 1 {
+        let bits = self.number.bits.map(|bits| format!(" of {} bits", bits.precision));
+        let order = match self.number.big_endian && self.number.stored_size() > 1 {
             true => ", big-endian",
             false => "",
         };
+        let order = bits.unwrap_or_default() + order;
         let name = self.number.scalar.name();
         let lengths: Vec<_> = (self.axes.iter()).map(|axis| axis.length.to_string()).collect();
         match lengths.as_slice() {

@@ -3,7 +3,7 @@
 
 use vramfit_base::{Error, Result};
 
-use super::{Axis, ByteStorage, Datatype, Field, Number, Numbers, Scalar};
+use super::{Axis, Bits, ByteStorage, Datatype, Field, FloatBits, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;
 use crate::hdf5::dataspace::MAX_AXES;
 
@@ -83,53 +83,77 @@ fn other_bytes(size: usize, what: &str, storage: ByteStorage) -> Datatype {
     Datatype::Other { size, what: what.to_owned(), bytes: Some(storage) }
 }
 
-fn make_number(scalar: Scalar, big_endian: bool) -> Datatype {
+fn make_number(scalar: Scalar, big_endian: bool, bits: Option<Bits>) -> Datatype {
+    let number = Number { scalar, big_endian, bits };
     Datatype::Numbers {
-        size: scalar.size(),
-        numbers: Numbers { number: Number { scalar, big_endian }, offset: 0, axes: Vec::new() },
+        size: number.stored_size(),
+        numbers: Numbers { number, offset: 0, axes: Vec::new() },
     }
 }
 
 fn read_integer(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datatype> {
-    let (shift, precision) = (cursor.u16()?, usize::from(cursor.u16()?));
+    let (offset, precision) = (u32::from(cursor.u16()?), u32::from(cursor.u16()?));
     let scalar = match (size, bits & 8 != 0) {
         (1, true) => Scalar::Int8,
         (2, true) => Scalar::Int16,
-        (4, true) => Scalar::Int32,
-        (8, true) => Scalar::Int64,
+        (3..=4, true) => Scalar::Int32,
+        (5..=8, true) => Scalar::Int64,
         (1, false) => Scalar::Uint8,
         (2, false) => Scalar::Uint16,
-        (4, false) => Scalar::Uint32,
-        (8, false) => Scalar::Uint64,
+        (3..=4, false) => Scalar::Uint32,
+        (5..=8, false) => Scalar::Uint64,
         _ => return Ok(other(size, format!("integers of {size} bytes"))),
     };
-    if shift != 0 || precision != size * 8 {
-        return Ok(other(size, format!("integers of {precision} bits")));
+    if !is_inside(offset, precision, size) {
+        return Err(cursor.damaged(format_args!(
+            "integers of {size} bytes have {precision} bits behind bit {offset}"
+        )));
     }
-    Ok(make_number(scalar, bits & 1 != 0))
+    let is_usual = size == scalar.size() && (offset, precision) == (0, size as u32 * 8);
+    let bits_used = (!is_usual).then_some(Bits { size, offset, precision, float: None });
+    Ok(make_number(scalar, bits & 1 != 0, bits_used))
+}
+
+/// Whether bits are those of a number of `size` bytes.
+fn is_inside(offset: u32, precision: u32, size: usize) -> bool {
+    precision > 0 && (offset + precision) as usize <= size * 8
 }
 
 fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datatype> {
-    let (shift, precision) = (cursor.u16()?, cursor.u16()?);
+    let (offset, precision) = (cursor.u16()?, cursor.u16()?);
     let (exponent_at, exponent) = (cursor.u8()?, cursor.u8()?);
     let (mantissa_at, mantissa) = (cursor.u8()?, cursor.u8()?);
     let bias = cursor.u32()?;
     let sign_at = (bits >> 8) & 0xff;
+    let big_endian = bits & 1 != 0;
     // Bit 6 beside bit 0 means the order of the VAX; a mantissa that is normalized otherwise has no
     // implied leading one.
-    let usual = bits & 0x40 == 0 && (bits >> 4) & 3 == 2 && shift == 0 && mantissa_at == 0;
-    let layout = (size, precision, sign_at, exponent_at, exponent, mantissa, bias);
-    let scalar = match layout {
-        (2, 16, 15, 10, 5, 10, 15) if usual => Scalar::Float16,
-        (2, 16, 15, 7, 8, 7, 127) if usual => Scalar::Bfloat16,
-        (4, 32, 31, 23, 8, 23, 127) if usual => Scalar::Float32,
-        (8, 64, 63, 52, 11, 52, 1023) if usual => Scalar::Float64,
+    let usual = bits & 0x40 == 0 && (bits >> 4) & 3 == 2;
+    let places = (size, offset, precision, sign_at, exponent_at, exponent, mantissa_at, mantissa);
+    let scalar = match (places, bias) {
+        ((2, 0, 16, 15, 10, 5, 0, 10), 15) if usual => Scalar::Float16,
+        ((2, 0, 16, 15, 7, 8, 0, 7), 127) if usual => Scalar::Bfloat16,
+        ((4, 0, 32, 31, 23, 8, 0, 23), 127) if usual => Scalar::Float32,
+        ((8, 0, 64, 63, 52, 11, 0, 52), 1023) if usual => Scalar::Float64,
         _ => {
-            let what = format!("non-IEEE floating-point numbers of {precision} bits");
-            return Ok(other(size, what));
+            let float = FloatBits {
+                sign_location: sign_at,
+                exponent_location: exponent_at.into(),
+                exponent_size: exponent.into(),
+                exponent_bias: bias,
+                mantissa_location: mantissa_at.into(),
+                mantissa_size: mantissa.into(),
+            };
+            let (offset, precision) = (offset.into(), precision.into());
+            let bits = Bits { size, offset, precision, float: Some(float) };
+            let is_read = usual && size <= 8 && float.is_inside(size);
+            return Ok(match float.scalar().filter(|_| is_read) {
+                Some(scalar) => make_number(scalar, big_endian, Some(bits)),
+                None => other(size, format!("non-IEEE floating-point numbers of {precision} bits")),
+            });
         }
     };
-    Ok(make_number(scalar, bits & 1 != 0))
+    Ok(make_number(scalar, big_endian, None))
 }
 
 /// Reads the lengths of an array's axes. Version 2 also has a permutation, which was never used.
@@ -285,8 +309,8 @@ fn read_enumeration(
     is_bool &= cursor.take(count * size)? == [0, 1];
     Ok(match base {
         Datatype::Numbers { numbers, .. } if numbers.axes.is_empty() => match is_bool {
-            true => make_number(Scalar::Bool, false),
-            false => make_number(numbers.number.scalar, numbers.number.big_endian),
+            true => make_number(Scalar::Bool, false, None),
+            false => Datatype::Numbers { size, numbers },
         },
         base => other(size, format!("enumerations of {}", base.describe())),
     })

@@ -15,6 +15,9 @@ pub struct Grid {
     /// How many chunks there are along each axis, and together.
     pub(crate) lengths: Vec<u64>,
     pub(crate) count: u64,
+    /// The shape, and the size of an element in bytes.
+    shape: Vec<u64>,
+    element: u64,
     /// As `lengths`, for the shape as large as it may become. The axis without a limit comes first.
     max_lengths: Vec<u64>,
     /// Which axis that is.
@@ -39,10 +42,28 @@ impl Grid {
             chunk: chunk.to_vec(),
             chunk_bytes: checked_product(1, chunk)?.checked_mul(element)?,
             count: checked_product(1, &lengths)?,
+            shape: shape.to_vec(),
+            element,
             lengths,
             max_lengths,
             unlimited,
         })
+    }
+
+    /// Returns how many bytes of a chunk there are up to the last element that is in the shape. The others are never
+    /// read, and some writers do not store them.
+    pub(crate) fn used_bytes(&self, mut index: u64) -> u64 {
+        let (mut last, mut step) = (0, 1);
+        let axes = self.shape.iter().zip(&self.chunk).zip(&self.lengths);
+        for ((length, chunk), chunks) in axes.rev() {
+            let begin = index.checked_rem(*chunks).unwrap_or(0).saturating_mul(*chunk);
+            let used = (*chunk).min(length.saturating_sub(begin));
+            last += used.saturating_sub(1) * step;
+            step *= chunk;
+            index = index.checked_div(*chunks).unwrap_or(0);
+        }
+        // No more than `chunk_bytes`, which was checked.
+        (last + 1) * self.element
     }
 
     /// Returns the index of the chunk at a place, or `None` outside of the grid.
@@ -106,6 +127,13 @@ mod tests {
         let numbers: Vec<_> = (0..6).map(|index| grid.number_of(index).unwrap()).collect();
         assert_eq!(numbers, [0, 2, 4, 1, 3, 5]);
         assert!((0..6).all(|index| grid.index_of(numbers[index as usize]) == Some(index)));
+    }
+
+    #[test]
+    fn used_bytes_end_with_the_last_element_inside() {
+        let grid = Grid::new(&[3, 5], &[3, 5], &[2, 4], 2).unwrap();
+        let used: Vec<_> = (0..4).map(|index| grid.used_bytes(index)).collect();
+        assert_eq!(used, [16, 10, 8, 2]);
     }
 
     #[test]

@@ -146,10 +146,15 @@ impl Reading<'_> {
             return Ok(());
         };
         self.container.source().check(address, size)?;
-        let whole = self.grid.chunk_bytes;
-        if !self.has_filters && size != whole {
-            let what = format_args!("a chunk has {size} bytes, expected {whole}");
-            return Err(self.container.damaged(address, what));
+        if !self.has_filters {
+            let (used, whole) = (self.grid.used_bytes(index), self.grid.chunk_bytes);
+            if !(used..=whole).contains(&size) {
+                let what = match used == whole {
+                    true => format!("a chunk has {size} bytes, expected {whole}"),
+                    false => format!("a chunk has {size} bytes, expected {used} to {whole}"),
+                };
+                return Err(self.container.damaged(address, what));
+            }
         }
         self.chunks.push(Chunk { index, address, size, filter_mask });
         Ok(())
