@@ -142,7 +142,10 @@ fn json_goes_to_standard_output_without_a_file_and_with_a_dash() {
 #[test]
 fn a_page_is_html_everywhere_and_report_is_its_other_name() {
     let with_page: Vec<String> = all_options("html").into_iter().map(|(words, _)| words).collect();
-    assert_eq!(with_page, ["dryrun", "plan", "explain", "report", "replay", "diff", "train"]);
+    assert_eq!(
+        with_page,
+        ["dryrun", "plan", "check", "explain", "report", "replay", "diff", "train"]
+    );
     for (words, option) in all_options("html") {
         assert_eq!(value_name(&option), "FILE", "{words}");
         assert_eq!(option.get_all_aliases(), Some(vec!["report"]), "{words}");
