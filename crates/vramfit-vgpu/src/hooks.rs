@@ -169,8 +169,8 @@ pub trait Hooks: Send + Sync {
         local_outputs: &[bool],
     ) -> Vec<ProgramSlice>;
 
-    /// Returns how many seconds one execution of a program is expected to take on the CPU; infinite
-    /// where that depends on values. `None` if it cannot be estimated.
+    /// Returns how many seconds one execution of a program is expected to take on the CPU, with a few passes of each
+    /// loop whose length depends on values. `None` if it cannot be estimated.
     fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64>;
 
     /// Runs the Python callbacks of a program with placeholder values, as one execution would.

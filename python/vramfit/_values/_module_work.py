@@ -12,7 +12,7 @@ import math
 import os
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vramfit._inprogram._frames import file_name, is_library
@@ -26,6 +26,9 @@ PRODUCT_NS = 0.1
 FACTORIZATION_PRODUCTS = 20.0
 # Comparisons that sorting takes an element, for arrays of a million elements.
 SORT_NS = 20.0
+
+# Times that a loop is expected to run whose length depends on values.
+EXPECTED_TRIPS = 10
 
 # Operations whose regions are applied to elements, and are part of the operation.
 _ELEMENTWISE_REGIONS = {
@@ -70,9 +73,17 @@ class Call:
 class Work:
     """What one execution of a program takes."""
 
-    nanoseconds: float
-    """Estimate of the time on one core; infinite where a loop's length depends on values."""
+    expected_ns: float
+    """Estimate of the time on one core, with `EXPECTED_TRIPS` of each loop whose length depends on values;
+    infinite for what cannot be read."""
     calls: tuple[Call, ...] = ()
+    is_bounded: bool = True
+    """Whether the length of no loop depends on values."""
+
+    @property
+    def nanoseconds(self) -> float:
+        """Estimate of the time on one core; infinite where a loop's length depends on values."""
+        return self.expected_ns if self.is_bounded else math.inf
 
 
 _known: dict[int, Work] = {}
@@ -135,10 +146,7 @@ class _Module:
         parts = [
             self._work_of(operation) for block in region.blocks for operation in block.operations
         ]
-        return Work(
-            sum(part.nanoseconds for part in parts),
-            tuple(call for part in parts for call in part.calls),
-        )
+        return _sum(parts)
 
     def _work_of(self, operation: Any) -> Work:
         name = _name(operation)
@@ -155,10 +163,7 @@ class _Module:
                 elements *= math.prod(operation.attributes["window_dimensions"])
             return Work(OPERATION_NS + elements)
         inside = [self._of_region(region) for region in operation.regions]
-        return Work(
-            OPERATION_NS + elements + sum(part.nanoseconds for part in inside),
-            tuple(call for part in inside for call in part.calls),
-        )
+        return _sum([Work(OPERATION_NS + elements), *inside])
 
     def _of_call(self, operation: Any) -> Work:
         return self._of_function(operation.attributes["callee"].value)
@@ -170,20 +175,21 @@ class _Module:
         return _on_each_device(self._of_region(operation.regions[0]))
 
     def _of_loop(self, operation: Any) -> Work:
-        condition, body = operation.regions
-        work, trips = self._of_region(body), _trip_count(operation)
+        condition, body = (self._of_region(region) for region in operation.regions)
+        is_bounded = body.is_bounded and condition.is_bounded
+        each = body.expected_ns + condition.expected_ns
+        trips = _trip_count(operation)
         if trips is None:
             calls = (
                 dataclasses.replace(call, times=None if call.times != 0 else 0)
-                for call in work.calls
+                for call in body.calls
             )
-            return Work(math.inf, tuple(calls))
-        each = work.nanoseconds + self._of_region(condition).nanoseconds
+            return Work(EXPECTED_TRIPS * each, tuple(calls), is_bounded=False)
         calls = (
             dataclasses.replace(call, times=None if call.times is None else call.times * trips)
-            for call in work.calls
+            for call in body.calls
         )
-        return Work(trips * each if trips else 0.0, tuple(calls))
+        return Work(trips * each if trips else 0.0, tuple(calls), is_bounded or not trips)
 
     def _of_branches(self, operation: Any) -> Work:
         branches = [self._of_region(region) for region in operation.regions]
@@ -194,8 +200,9 @@ class _Module:
             for number, branch in enumerate(branches)
             for call in branch.calls
         ]
-        longest = max((branch.nanoseconds for branch in branches), default=0.0)
-        return Work(longest + OPERATION_NS, tuple(calls))
+        longest = max((branch.expected_ns for branch in branches), default=0.0)
+        is_bounded = all(branch.is_bounded for branch in branches)
+        return Work(longest + OPERATION_NS, tuple(calls), is_bounded)
 
     def _of_custom_call(self, operation: Any) -> Work:
         target = operation.attributes["call_target_name"].value
@@ -233,6 +240,15 @@ class _Module:
         products = _elements(operation.results) * math.prod(kernel) / max(features, 1)
         moved = _elements([*operation.operands, *operation.results])
         return Work(OPERATION_NS + moved + products * PRODUCT_NS)
+
+
+def _sum(parts: Sequence[Work]) -> Work:
+    """Return what parts take one after the other."""
+    return Work(
+        sum(part.expected_ns for part in parts),
+        tuple(call for part in parts for call in part.calls),
+        all(part.is_bounded for part in parts),
+    )
 
 
 def _on_each_device(work: Work) -> Work:

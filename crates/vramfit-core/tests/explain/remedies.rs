@@ -368,3 +368,31 @@ fn unified_memory_is_offered_where_it_can_be_enough() {
         assert_eq!(offered.is_some(), is_offered, "{settings}{requested}");
     }
 }
+
+#[test]
+fn attention_without_scores_is_offered_where_the_largest_buffer_is_scores() {
+    let log = |shape: &str, operation: &str| {
+        format!(
+            "BufferAssignment OOM Debugging.\nPeak buffers:\n\tBuffer 1:\n\t\tSize: 32.00GiB\n\t\tOperator: \
+             op_name=\"jit(step)/jvp(GPT)/h_0/{operation}\" source_file=\"model.py\" source_line=57\n\t\tXLA \
+             Label: fusion\n\t\tShape: {shape}\n\t\t==========================\n\n{}",
+            refused(34 * GIB)
+        )
+    };
+    for (shape, operation, is_offered) in [
+        ("f32[16,32,4096,4096]", "attn/div", true),
+        ("bf16[8,2048,2048]", "SelfAttention_0/dot_general", true),
+        ("f32[16,4096,4096]", "softmax/exp", true),
+        // A product of two matrices, scores for one query, a matrix alone, few keys.
+        ("f32[16,32,4096,4096]", "mlp/dot_general", false),
+        ("f32[16,32,1,4096]", "attn/div", false),
+        ("f32[65536,65536]", "attn/div", false),
+        ("f32[65536,32,64,64]", "attn/div", false),
+    ] {
+        let explanation = explained(&log(shape, operation), None);
+        let offered = remedy(&explanation, "blockwise");
+        let names_it = offered.is_some_and(|remedy| remedy.text.contains(shape));
+        assert_eq!(names_it, is_offered, "{shape} {operation}");
+        assert!(!is_offered || first_ids(&explanation).contains(&"blockwise"), "{shape}");
+    }
+}

@@ -10,14 +10,21 @@ use crate::explain::message::Message;
 use crate::explain::need::LARGE_BYTES;
 use crate::explain::start::batch_option;
 use crate::explain::workload::Workload;
+use crate::program::parse_dimensions;
+
+/// In the names of operations of attention.
+const ATTENTION: [&str; 3] = ["attn", "attention", "softmax"];
+/// Fewer keys are not what takes the memory.
+const MIN_KEYS: u64 = 256;
 
 type Offer = fn(&Facts<'_>) -> Option<Remedy>;
 
 /// Returns what makes the program need less, or gives it more: first what the log names, then what suits its kind.
 pub(super) fn need_less(facts: &Facts<'_>) -> Vec<Remedy> {
-    let named: [Offer; 6] = [
+    let named: [Offer; 7] = [
         raise_named_fraction,
         captured_constants,
+        attention_scores,
         jit_of_pmap,
         single_operation,
         growing_pool,
@@ -243,6 +250,24 @@ fn blockwise(_: &Facts<'_>) -> Option<Remedy> {
     let text = "if it grows with the square of a length (attention, pairs), compute it in blocks: \
                 `jax.nn.dot_product_attention(..., implementation=\"cudnn\")`";
     Some(Remedy::new("blockwise", text, ""))
+}
+
+/// The largest buffer is a matrix of scores for each head: queries by keys, as many of each.
+fn attention_scores(facts: &Facts<'_>) -> Option<Remedy> {
+    let made = facts.log.buffers.iter().filter(|buffer| !buffer.is_argument);
+    let largest = made.max_by_key(|buffer| buffer.bytes)?;
+    let operation = largest.operation.to_ascii_lowercase();
+    let is_attention = ATTENTION.iter().any(|name| operation.contains(name));
+    let dimensions = parse_dimensions(&largest.shape)?;
+    let [_, .., queries, keys] = dimensions[..] else { return None };
+    (is_attention && queries == keys && queries >= MIN_KEYS).then(|| {
+        let text = format!(
+            "compute attention without its scores (`{}`): `jax.nn.dot_product_attention(..., implementation=\"cudnn\")` \
+             in 16 bits, on GPUs from Ampere on",
+            largest.shape
+        );
+        Remedy::new("blockwise", text, "").with_log_bytes(Some(largest.bytes))
+    })
 }
 
 /// Arrays that a function has captured are constants of its program, and exist a second time.

@@ -214,6 +214,10 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     let largest = saved.max_by_key(|buffer| buffer.peak_bytes)?;
     let at = at_line(memory, largest);
     let remedy = match memory.buffers.iter().any(is_rematerializing) {
+        false if is_checkpointed(largest) => {
+            "it is inside a `jax.checkpoint` that recomputes nothing, as its `policy` keeps all; with \
+             `policy=None` it saves only the inputs; `vramfit plan` measures others"
+        }
         true => {
             "the program rematerializes already, and keeps these; `vramfit plan` measures other policies, \
              and values in host memory"
@@ -230,6 +234,12 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
             Bytes(bytes),
         ),
     })
+}
+
+/// Returns `true` if a value is made by a function under `jax.checkpoint`: JAX names the scope.
+fn is_checkpointed(buffer: &Buffer) -> bool {
+    let mut scopes = buffer.operation.split('/');
+    scopes.any(|scope| scope == "checkpoint" || scope.contains("(checkpoint)"))
 }
 
 /// Says which line the largest of some buffers comes from, as a part of a sentence; nothing if that is not known.
@@ -399,6 +409,11 @@ mod tests {
         let rematerializing = text(&["jit(step)/jvp()/dot_general", inner]);
         assert!(rematerializing.contains("rematerializes already"), "{rematerializing}");
         assert!(!rematerializing.contains("around a layer"), "{rematerializing}");
+        // That one of it recomputes says that others may be what a policy keeps, or inputs.
+        let kept = "jit(step)/jvp()/checkpoint/tanh";
+        assert!(text(&[kept, inner]).contains("rematerializes already"));
+        let nothing = text(&[kept]);
+        assert!(nothing.contains("recomputes nothing, as its `policy` keeps all"), "{nothing}");
     }
 
     #[test]
