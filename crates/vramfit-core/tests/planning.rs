@@ -224,6 +224,23 @@ fn the_first_layers_alone_are_rematerialized_next() {
 }
 
 #[test]
+fn what_the_policy_of_the_program_keeps_is_not_recomputed() {
+    let share = |kind, kept: fn(usize) -> bool| {
+        let mut equations = layers(4);
+        for (index, equation) in equations.iter_mut().enumerate() {
+            equation.kept = kept(index);
+        }
+        let search = Search::new(&[site(kind, equations)], &[], REMAT);
+        search.recomputed_share(&Plan::default())
+    };
+    assert_eq!(share(SiteKind::Checkpoint, |_| false), 1.0);
+    assert_eq!(share(SiteKind::Checkpoint, |_| true), 0.0);
+    let half = share(SiteKind::Checkpoint, |index| index < 4);
+    assert!(half > 0.0 && half < 1.0, "{half}");
+    assert_eq!(share(SiteKind::Grad, |_| false), 0.0);
+}
+
+#[test]
 fn a_function_is_divided_in_other_ways_where_nothing_fits() {
     let sites = [site(SiteKind::Grad, layers(16))];
     let is_new = |plan: &Plan, first: &[Plan]| {

@@ -35,6 +35,8 @@ class Site:
     # In how many functions it is that are differentiated: the jaxpr of those depends on what is
     # planned for it.
     depth: int = 0
+    # The policy of the program's own `jax.checkpoint`; None keeps nothing.
+    policy: Callable[..., Any] | None = None
 
 
 # What to rematerialize of a site; None leaves that to the program.
@@ -58,6 +60,7 @@ def _nested_site(outer: Site, eqn: Any, closed: Any) -> Site:
         kind=_kind(eqn),
         definition=nested_definition(closed.jaxpr, eqn),
         jaxpr=FlatJaxpr(closed),
+        policy=eqn.params.get("policy") if _kind(eqn) == "checkpoint" else None,
     )
 
 

@@ -141,8 +141,12 @@ class FlatJaxpr:
         last.update(dict.fromkeys(self.outputs, len(self.equations)))
         return last
 
-    def describe(self) -> Iterator[dict[str, Any]]:
-        """Yield what the search must know of each equation: names, bytes, operations, lines."""
+    def describe(self, policy: Callable[..., Any] | None) -> Iterator[dict[str, Any]]:
+        """Yield what the search must know of each equation: names, bytes, operations, lines.
+
+        Args:
+            policy: That by which the program rematerializes the function itself, if it does.
+        """
         for equation in self.equations:
             yield {
                 "name": equation.name,
@@ -154,7 +158,17 @@ class FlatJaxpr:
                 "batched": _has_batch_dimensions(equation.eqn),
                 "line": user_line(equation.eqn),
                 "barrier": equation.is_barrier,
+                "kept": _is_kept(policy, equation.eqn),
             }
+
+
+def _is_kept(policy: Callable[..., Any] | None, eqn: Any) -> bool:
+    """Return whether a policy of `jax.checkpoint` keeps what an equation makes, on either memory."""
+    if policy is None:
+        return False
+    decision = policy(eqn.primitive, *(each.aval for each in eqn.invars), **eqn.params)
+    # `ad_checkpoint.Recompute` is an object, and so true.
+    return bool(decision) and type(decision).__name__ != "RecomputeType"
 
 
 def _is_worth_expanding(eqn: Any) -> bool:

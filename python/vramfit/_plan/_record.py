@@ -90,7 +90,7 @@ class SiteRecorder:
                 "structure": site.jaxpr.structure(),
                 "input_bytes": site.jaxpr.input_bytes,
                 "outputs": site.jaxpr.outputs,
-                "equations": list(site.jaxpr.describe()),
+                "equations": list(site.jaxpr.describe(site.policy)),
             }
         )
 

@@ -147,6 +147,15 @@ fn dots_keeps(equation: &Equation) -> bool {
     matches!(equation.name.as_str(), "dot_general" | "conv_general_dilated")
 }
 
+/// Returns the share of the site's operations that run twice in the program as it is, from 0 to 1.
+pub(super) fn own_share(site: &Site) -> f64 {
+    if site.kind != SiteKind::Checkpoint {
+        return 0.0;
+    }
+    let recomputed = site.equations.iter().filter(|equation| !equation.kept);
+    recomputed.map(|equation| equation.flops).sum::<u64>() as f64 / site.flops().max(1) as f64
+}
+
 /// Returns the share of the site's operations that run twice under a plan, from 0 to 1.
 pub(super) fn recomputed_share(site: &Site, plan: &SitePlan) -> f64 {
     let is_kept = |index: usize| match plan.save.as_deref() {

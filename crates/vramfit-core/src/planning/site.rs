@@ -65,6 +65,9 @@ pub struct Equation {
     pub line: String,
     /// Whether it cannot be part of a segment.
     pub barrier: bool,
+    /// Whether the policy keeps what it makes by which the program rematerializes the function itself.
+    #[serde(default)]
+    pub kept: bool,
 }
 
 impl Site {

@@ -3,7 +3,7 @@
 
 use super::chunk::{Chunk, ChunkSearch, MappedFunction};
 use super::offload::offload_variants;
-use super::options::{SiteOption, other_divisions, site_options};
+use super::options::{SiteOption, other_divisions, own_share, site_options};
 use super::partial::partial_variants;
 use super::plan::{Plan, SitePlan};
 use super::row::{Row, pareto_front};
@@ -107,15 +107,12 @@ impl Strategy {
         Strategy { sites, joint, chunks: ChunkSearch::new(mapped), moves, round: 0 }
     }
 
-    /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1. A
-    /// function that the program rematerializes itself counts as a whole, whatever its policy keeps.
+    /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1.
     pub fn recomputed_share(&self, plan: &Plan) -> f64 {
         let share = |searched: &SiteOptions| {
             let mut options = searched.options.iter();
-            let is_own = |option: &SiteOption| option.plan.kind == SiteKind::Checkpoint;
-            let is_own = f64::from(u8::from(options.clone().any(is_own)));
             let planned = options.find(|option| plan.sites.contains(&option.plan));
-            planned.map_or(is_own, |option| option.recomputed_share)
+            planned.map_or_else(|| own_share(&searched.site), |option| option.recomputed_share)
         };
         self.sites.iter().map(share).fold(0.0, f64::max)
     }
