@@ -105,6 +105,27 @@ def test_what_holds_arrays_is_named_as_in_the_program(tmp_path, kind):
     assert held == [expected.format(file="train.py"), 3, 12 << 20]
 
 
+def test_no_code_of_the_program_is_run(tmp_path):
+    program = """
+def fail(*_):
+    raise SystemExit("called")
+class Lazy:
+    __class__ = property(fail)
+    __getattribute__ = __getattr__ = __eq__ = __hash__ = fail
+    __iter__ = __len__ = __bool__ = fail
+class LazyDict(dict):
+    values = items = __iter__ = __getitem__ = __len__ = fail
+class LazyList(list):
+    __iter__ = __getitem__ = __len__ = fail
+class LazyModule(type(jax)):
+    __getattribute__ = fail
+import sys
+sys.modules["lazy"] = LazyModule("lazy")
+lazy, kept = Lazy(), LazyDict(a=LazyList([array(), array(), array()]))
+"""
+    assert holders(tmp_path, program) == [["`kept` of train.py", 3, 12 << 20]]
+
+
 def test_memory_that_several_arrays_share_is_counted_once(tmp_path):
     program = "full = array()\nshards = [full.addressable_data(0) for _ in range(3)]"
     found = holders(tmp_path, program)

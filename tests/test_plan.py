@@ -387,3 +387,34 @@ def test_a_file_that_is_no_plan_is_refused(write_script, tmp_path, text, message
     done = vramfit("run", "--plan", plan, "--", sys.executable, write_script(LAYERS), 16, code=125)
     assert message in done.stderr
     assert "invalid-file" in done.stderr
+
+
+KEPT = """
+import json
+import jax
+import jax.extend
+import jax.numpy as jnp
+from vramfit._plan._jaxpr import FlatJaxpr
+
+kept = {}
+policies = jax.checkpoint_policies
+for name in (None, "everything_saveable", "nothing_saveable", "dots_saveable"):
+    policy = name and getattr(policies, name)
+    function = jax.checkpoint(lambda x: jnp.sin(x @ x), policy=policy)
+    [equation] = jax.make_jaxpr(function)(jnp.ones((4, 4))).jaxpr.eqns
+    inner = jax.extend.core.ClosedJaxpr(equation.params["jaxpr"], ())
+    described = FlatJaxpr(inner).describe(equation.params["policy"])
+    kept[str(name)] = {each["name"]: each["kept"] for each in described}
+print(json.dumps(kept))
+"""
+
+
+def test_what_the_policy_of_the_program_keeps_is_recorded():
+    found = json.loads(run_python("-c", KEPT, code=0, env={"JAX_PLATFORMS": "cpu"}).stdout)
+    nothing = {"dot_general": False, "sin": False}
+    assert found == {
+        "None": nothing,
+        "everything_saveable": {"dot_general": True, "sin": True},
+        "nothing_saveable": nothing,
+        "dots_saveable": {"dot_general": True, "sin": False},
+    }

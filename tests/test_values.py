@@ -221,3 +221,19 @@ def test_a_callback_in_a_loop_of_unknown_length_gives_its_results():
         """
     )
     assert values["count"] == 10
+
+
+def test_a_loop_of_unknown_length_over_large_data_is_computed():
+    values = on_gpu(
+        """
+        data = jnp.asarray(np.ones((50_000, 20), np.float32))
+
+        @jax.jit
+        def find(data, x):
+            body = lambda x: x + (data @ jnp.ones(20)).mean() / 20
+            return jax.lax.while_loop(lambda x: x < 3, body, x)
+
+        report(found=float(find(data, 0.0)))
+        """
+    )
+    assert values["found"] == pytest.approx(3)

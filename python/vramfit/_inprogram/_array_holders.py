@@ -22,6 +22,7 @@ from types import (
     FrameType,
     FunctionType,
     GeneratorType,
+    MemberDescriptorType,
     MethodType,
     ModuleType,
     TracebackType,
@@ -38,7 +39,8 @@ _JAX_FOLDERS = ("/jax/", "/jaxlib/")
 # Variables that are named.
 MAX_HOLDERS = 20
 
-_LEAVES = (str, bytes, bytearray, int, float, complex, type(None), CodeType, BuiltinFunctionType)
+_LEAVES = {str, bytes, bytearray, int, float, bool, type(None), CodeType, BuiltinFunctionType}
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 _CACHE_TYPE = type(functools.lru_cache(len))
 
 
@@ -113,32 +115,41 @@ def find_array_holders(error: BaseException | None) -> list[Holder]:
     Args:
         error: The error that ends the program; variables of its frames are searched as well.
     """
-    arrays = _live_arrays()
-    found: dict[str, list[int]] = {}
-    seen: set[int] = set()
-    for roots in (_own_variables(error), _library_variables(error)):
-        _follow(roots, arrays, found, seen)
-    holders = [Holder(name, len(sizes), sum(sizes)) for name, sizes in found.items()]
-    holders.sort(key=lambda holder: -holder.bytes)
-    return [holder for holder in holders if holder.bytes][:MAX_HOLDERS]
+    search = _Search(_live_arrays())
+    search.follow(_own_variables(error))
+    search.follow(_library_variables(error))
+    return search.holders()
 
 
-def _follow(
-    roots: Iterable[_Step], arrays: dict[int, int], found: dict[str, list[int]], seen: set[int]
-) -> None:
-    """Add the bytes of each array that roots lead to, under the name of the nearest."""
-    queue = collections.deque(roots)
-    while queue and len(seen) < MAX_OBJECTS:
-        step = queue.popleft()
-        value = step.value
-        if isinstance(value, _LEAVES) or id(value) in seen:
-            continue
-        seen.add(id(value))
-        if (size := arrays.get(id(value))) is not None:
-            found.setdefault(step.name, []).append(size)
-            continue
-        # What is in a container of a million numbers is not looked at one by one.
-        queue.extend(itertools.islice(_children(step), MAX_OBJECTS - len(seen)))
+class _Search:
+    """Follows containers to arrays, whose bytes are given by the array's identity."""
+
+    def __init__(self, arrays: dict[int, int]) -> None:
+        self._arrays = arrays
+        self._sizes: dict[str, list[int]] = {}
+        self._seen: set[int] = set()
+        self._left = MAX_OBJECTS
+
+    def follow(self, roots: Iterable[_Step]) -> None:
+        """Add the arrays that variables lead to, each under the name of the nearest."""
+        queue = collections.deque(roots)
+        while queue and self._left > 0:
+            self._left -= 1
+            step = queue.popleft()
+            value = step.value
+            if type(value) in _LEAVES or id(value) in self._seen:
+                continue
+            self._seen.add(id(value))
+            if (size := self._arrays.get(id(value))) is not None:
+                self._sizes.setdefault(step.name, []).append(size)
+            else:
+                queue.extend(itertools.islice(_children(step), self._left))
+
+    def holders(self) -> list[Holder]:
+        """Return the variables with their arrays, those with most bytes first."""
+        found = [Holder(name, len(sizes), sum(sizes)) for name, sizes in self._sizes.items()]
+        found.sort(key=lambda holder: -holder.bytes)
+        return [holder for holder in found if holder.bytes][:MAX_HOLDERS]
 
 
 def _live_arrays() -> dict[int, int]:
@@ -176,7 +187,7 @@ def _own_variables(error: BaseException | None) -> Iterator[_Step]:
     for name, module in list(sys.modules.items()):
         if (file := _source_of(module)) is not None:
             place = f" of {file}" if name == "__main__" else f" of the module `{name}`"
-            yield from _variables(vars(module), place)
+            yield from _variables(_stored(module), place)
 
 
 def _library_variables(error: BaseException | None) -> Iterator[_Step]:
@@ -195,20 +206,27 @@ def _functions(error: BaseException | None) -> Iterator[FrameType]:
                 yield frame
 
 
-def _source_of(module: ModuleType) -> str | None:
+def _source_of(module: ModuleType | None) -> str | None:
     """Return the file name of a module that is the program's own."""
     if module is sys.modules.get("__main__"):
         return os.path.basename(_MAIN_FILE) if _MAIN_FILE else "the main program"
-    file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or is_library(file) or not isinstance(module, ModuleType):
-        return None
-    return os.path.basename(file)
+    # To ask a module that is loaded lazily would load it.
+    file = _stored(module).get("__file__")
+    return None if type(file) is not str or is_library(file) else os.path.basename(file)
+
+
+def _stored(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object as they are stored, without calling any code of it."""
+    with contextlib.suppress(AttributeError):
+        stored = object.__getattribute__(value, "__dict__")
+        return dict(stored)
+    return {}
 
 
 def _variables(variables: dict[str, Any], place: str) -> Iterator[_Step]:
     # A notebook has every result a second time, as `_` and `_12`.
     for name, value in sorted(variables.items(), key=lambda item: item[0].startswith("_")):
-        if not isinstance(value, ModuleType):
+        if not issubclass(type(value), ModuleType):
             yield _Step(value, name, place, extends=True)
 
 
@@ -236,46 +254,46 @@ def _in_function(frame: FrameType) -> str:
 
 
 def _qualified_name(code: CodeType) -> str:
-    name: str = getattr(code, "co_qualname", code.co_name)
-    return name.replace(".<locals>", "")
+    return code.co_qualname.replace(".<locals>", "")
 
 
 def _children(step: _Step) -> Iterator[_Step]:
-    """Yield what an object refers to."""
-    value = step.value
-    if isinstance(value, dict):
-        yield from step.into(value.values())
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        fields = zip(value._fields, value, strict=False)
+    """Yield what an object refers to, without calling any code of it."""
+    value, kind = step.value, type(step.value)
+    iterate = next((each.__iter__ for each in _SEQUENCES if issubclass(kind, each)), None)
+    if issubclass(kind, dict):
+        yield from step.into(dict.values(value))
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        fields = zip(kind._fields, tuple.__iter__(value), strict=False)
         yield from (step.to(item, f".{name}") for name, item in fields)
-    elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
-        yield from step.into(value)
-    elif isinstance(value, FunctionType):
+    elif iterate is not None:
+        yield from step.into(iterate(value))
+    elif kind is FunctionType:
         yield from _captured(value)
-    elif isinstance(value, MethodType):
+    elif kind is MethodType:
         yield from (step.to(value.__self__), step.to(value.__func__))
-    elif isinstance(value, functools.partial):
+    elif kind is functools.partial:
         yield from step.into((value.func, *value.args, *value.keywords.values()))
-    elif isinstance(value, _CACHE_TYPE):
-        function = getattr(value, "__wrapped__", None)
+    elif kind is _CACHE_TYPE:
+        function = _stored(value).get("__wrapped__")
         place = f", the `functools` cache of {step.name}"
         results = (item for item in gc.get_referents(value) if item is not function)
         yield from (_Step(item, "lru_cache", place, extends=False) for item in results)
         yield step.to(function)
-    elif isinstance(value, BaseException):
+    elif issubclass(kind, BaseException):
         kept = f", kept by the traceback of {step.name}"
         for frame in _frames(value):
             yield from _variables(frame.f_locals, f" of `{_qualified_name(frame.f_code)}`{kept}")
-    elif isinstance(value, GeneratorType):
+    elif kind is GeneratorType:
         if value.gi_frame is not None:
             kept = f" of the generator {step.name}"
             yield from _variables(value.gi_frame.f_locals, kept)
-    elif isinstance(value, type):
-        module = sys.modules.get(value.__module__)
-        if module is not None and _source_of(module) is not None:
-            yield from (step.to(item, f".{name}") for name, item in list(vars(value).items()))
-    elif not isinstance(value, ModuleType):
+    elif issubclass(kind, ModuleType):
+        return
+    elif not issubclass(kind, type):
         yield from (step.to(item, f".{name}") for name, item in _attributes(value))
+    elif _source_of(sys.modules.get(value.__module__)) is not None:
+        yield from (step.to(item, f".{name}") for name, item in _stored(value).items())
 
 
 def _captured(function: FunctionType) -> Iterator[_Step]:
@@ -293,12 +311,10 @@ def _captured(function: FunctionType) -> Iterator[_Step]:
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of an object as they are stored, without calling any code of it."""
-    with contextlib.suppress(AttributeError):
-        yield from list(object.__getattribute__(value, "__dict__").items())
+    """Yield the attributes of an object, those in slots as well."""
+    yield from _stored(value).items()
     for base in type(value).__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            slot: Any = base.__dict__.get(name)
-            with contextlib.suppress(AttributeError):  # not assigned, or no slot any more
-                yield name, slot.__get__(value)
+        for name, slot in base.__dict__.items():
+            if type(slot) is MemberDescriptorType:
+                with contextlib.suppress(AttributeError):  # not assigned
+                    yield name, slot.__get__(value)

@@ -163,7 +163,7 @@ class FlatJaxpr:
 
 
 def _is_kept(policy: Callable[..., Any] | None, eqn: Any) -> bool:
-    """Return whether a policy of `jax.checkpoint` keeps what an equation makes, on either memory."""
+    """Return whether a policy of `jax.checkpoint` keeps what an equation makes."""
     if policy is None:
         return False
     decision = policy(eqn.primitive, *(each.aval for each in eqn.invars), **eqn.params)

@@ -85,8 +85,8 @@ def register_program(program: int, *description: Any) -> None:
 def estimate(program: int, code: bytes) -> float:
     """Return how many seconds one execution of a program is expected to take on the CPU.
 
-    A loop whose length depends on values is taken to be short (`EXPECTED_TRIPS`): it runs in a process
-    that can be killed. Infinite for what cannot be read.
+    A loop whose length depends on values is taken to be short (`EXPECTED_TRIPS`): it runs in a
+    process that can be killed. Infinite for what cannot be read.
     """
     return _module_work.count_work(program, code).expected_ns * 1e-9
 

@@ -74,8 +74,8 @@ class Work:
     """What one execution of a program takes."""
 
     expected_ns: float
-    """Estimate of the time on one core, with `EXPECTED_TRIPS` of each loop whose length depends on values;
-    infinite for what cannot be read."""
+    """Estimate of the time on one core, with `EXPECTED_TRIPS` of each loop whose length depends on
+    values; infinite for what cannot be read."""
     calls: tuple[Call, ...] = ()
     is_bounded: bool = True
     """Whether the length of no loop depends on values."""
