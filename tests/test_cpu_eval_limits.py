@@ -7,6 +7,7 @@ import pytest
 
 from vramfit._values import _cpu_eval
 from vramfit._values._budget import PROGRAM_BUDGET, RUN_BUDGET, Budget
+from vramfit._values._module_work import Work
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def evaluate(monkeypatch):
         monkeypatch.setattr(_cpu_eval, "time", fake)
         monkeypatch.setattr(_cpu_eval._cpu, "compile_program", compile_)
         monkeypatch.setattr(_cpu_eval._cpu, "run_on_one_device", run_)
-        monkeypatch.setattr(_cpu_eval, "estimate", lambda *_: 1e-6)
+        monkeypatch.setattr(_cpu_eval._module_work, "count_work", lambda *_: Work(1e3))
         monkeypatch.setattr(_cpu_eval, "_programs", {})
         monkeypatch.setattr(_cpu_eval, "_budget", Budget(6.0))
         _cpu_eval.register_program(1, b"code", [], [], 1, b"", [])
