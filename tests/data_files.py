@@ -57,6 +57,15 @@ def collect(loader, epoch=0):
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
+def read_resumed(make, batches):
+    """Read some batches, and the rest with another loader that has the state of the first."""
+    loader, resumed = make(), make()
+    iterator = iter(loader)
+    seen = [next(iterator) for _ in range(batches)]
+    resumed.restore(loader.state())
+    return [*seen, *resumed]
+
+
 def as_set(array):
     """Return the samples of an array in an order of their own."""
     rows = array.reshape(len(array), -1)

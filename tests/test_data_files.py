@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from commands import run_python
-from data_files import COLUMNS, collect, write_series, write_shards
+from data_files import COLUMNS, collect, read_resumed, write_series, write_shards
 
 from vramfit.data import (
     Loader,
@@ -132,12 +132,8 @@ def test_a_last_chunk_without_padding_is_shuffled_and_resumed(tmp_path):
         x = f.create_dataset("x", (235, 2), "i4", chunks=(8, 2), compression="gzip")
         x[:232] = values[:232]
         x.id.write_direct_chunk((232, 0), zlib.compress(values[232:].tobytes()))
-    loader = Loader(tmp_path / "f.h5", "x", batch_size=16)
-    batches = iter(loader)
-    seen = [next(batches)["x"] for _ in range(5)]
-    resumed = Loader(tmp_path / "f.h5", "x", batch_size=16)
-    resumed.restore(loader.state())
-    seen = np.concatenate(seen + [batch["x"] for batch in resumed])
+    seen = read_resumed(lambda: Loader(tmp_path / "f.h5", "x", batch_size=16), 5)
+    seen = np.concatenate([batch["x"] for batch in seen])
     assert seen.tolist() != values.tolist()
     assert sorted(seen.tolist()) == values.tolist()
     with h5py.File(tmp_path / "f.h5", "a") as f:

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from commands import run_vramfit
-from data_files import collect
+from data_files import collect, read_resumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,12 +47,7 @@ def test_samples_are_shuffled_and_resumed(tmp_path, layout, shape, shuffle):
         options = {"batch_size": 32, "memory": "3MiB", "shuffle": shuffle, **options}
         return Loader(tmp_path / "f.h5", ["x", "y", "row"], samples=Rows(axis=-1), **options)
 
-    loader = make()
-    batches = iter(loader)
-    seen = [next(batches) for _ in range(9)]
-    resumed = make()
-    resumed.restore(loader.state())
-    seen += list(resumed)
+    seen = read_resumed(make, 9)
     order = np.concatenate([batch["y"] for batch in seen])
     assert sorted(order) == list(range(2000))
     assert (order.tolist() == sorted(order)) is not shuffle

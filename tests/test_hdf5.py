@@ -6,6 +6,7 @@ import h5py
 import ml_dtypes
 import numpy as np
 import pytest
+from data_files import read_resumed
 from hdf5_cases import CASES
 
 from vramfit import _native, errors
@@ -134,12 +135,7 @@ def test_integers_of_fewer_bits_are_loaded(tmp_path):
         options = {"dtype": {"x": "float32"}, "batch_size": 32, "last_batch": "partial"}
         return Loader(tmp_path / "x.h5", ["x", "row"], **options)
 
-    loader = make()
-    batches = iter(loader)
-    seen = [next(batches) for _ in range(4)]
-    resumed = make()
-    resumed.restore(loader.state())
-    seen += list(resumed)
+    seen = read_resumed(make, 4)
     rows = np.concatenate([batch["row"] for batch in seen])
     assert sorted(rows) == list(range(300))
     assert np.array_equal(np.concatenate([batch["x"] for batch in seen]), values[rows])

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from commands import run_vramfit
+from data_files import read_resumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,12 +123,8 @@ def test_images_of_two_axes_are_one_dataset_of_three(tmp_path):
         layout[number] = h5py.VirtualSource(f"image_{number}.h5", "image", (6, 4))
     with h5py.File(tmp_path / "all.h5", "w", libver="v110") as f:
         f.create_virtual_dataset("x", layout)
-    loader = Loader(tmp_path / "all.h5", "x", batch_size=4)
-    batches = iter(loader)
-    seen = [next(batches)["x"] for _ in range(3)]
-    resumed = Loader(tmp_path / "all.h5", "x", batch_size=4)
-    resumed.restore(loader.state())
-    seen = np.concatenate(seen + [batch["x"] for batch in resumed])
+    seen = read_resumed(lambda: Loader(tmp_path / "all.h5", "x", batch_size=4), 3)
+    seen = np.concatenate([batch["x"] for batch in seen])
     assert seen.tolist() != images.tolist()
     assert np.array_equal(seen[np.argsort(seen[:, 0, 0])], images)
 

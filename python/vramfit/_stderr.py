@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from typing import TextIO
 
 
 def write_line(text: str) -> None:
@@ -12,10 +13,13 @@ def write_line(text: str) -> None:
     `print` makes two calls of `write(2)` for them: a signal, or a line of another process of the
     run, may come between.
     """
-    out = sys.stderr
-    if out is None:
-        return
+    if sys.stderr is not None:
+        write(sys.stderr, f"{text}\n")
+
+
+def write(out: TextIO, text: str) -> None:
+    """Write text to a stream at once; one that takes nothing any more is left alone."""
     # A terminal that was closed, or a log on a full disk, does not end the program.
     with contextlib.suppress(OSError, ValueError):
-        out.write(f"{text}\n")
+        out.write(text)
         out.flush()

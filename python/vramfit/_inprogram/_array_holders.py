@@ -83,7 +83,7 @@ def find_at_exit(_jax: ModuleType) -> None:
 
     Called when JAX has been imported, and so has registered its exit handlers, which run after it.
     """
-    atexit.register(lambda: _found_at_exit.extend(holders_when_out_of_memory(printed_error())))
+    atexit.register(lambda: _found_at_exit.extend(holders_when_out_of_memory()))
 
 
 def found_at_exit() -> list[Holder]:
@@ -91,17 +91,14 @@ def found_at_exit() -> list[Holder]:
     return _found_at_exit
 
 
-def printed_error() -> BaseException | None:
-    """Return the exception that Python has printed last."""
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    return error if isinstance(error, BaseException) else None
-
-
-def holders_when_out_of_memory(error: BaseException | None) -> list[Holder]:
+def holders_when_out_of_memory() -> list[Holder]:
     """Return what `find_array_holders` does if a program ends for lack of memory, else nothing."""
     with contextlib.suppress(Exception):
         from jax._src.xla_bridge import backends_are_initialized
 
+        from vramfit._inprogram._uncaught_error import last_error
+
+        error = last_error()
         is_out_of_memory = any("RESOURCE_EXHAUSTED" in str(one) for one in _chain(error))
         # To ask for arrays would initialize the backends.
         if is_out_of_memory and backends_are_initialized():

@@ -82,8 +82,7 @@ def _finish(status: object = None) -> None:
             libraries=_libraries.library_versions(),
             gpu_libraries=_libraries.gpu_library_versions(),
         )
-    holders = _array_holders.holders_when_out_of_memory(_uncaught_error.last_error())
-    _native.note_array_holders(holders)
+    _native.note_array_holders(_array_holders.holders_when_out_of_memory())
     _native.finish_plugin(_uncaught_error.uncaught_error(status))
 
 

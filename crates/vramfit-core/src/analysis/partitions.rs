@@ -39,10 +39,14 @@ fn partitioned(notes: &[Note]) -> impl Iterator<Item = &PartitionedProgram> {
     })
 }
 
+/// Returns how a program is divided, if it runs on several devices.
+pub(super) fn find_partitioned(notes: &[Note], program: u32) -> Option<&PartitionedProgram> {
+    partitioned(notes).find(|known| known.program == program)
+}
+
 /// Returns among how many devices each parameter of a program is divided; empty where that is not known.
 pub(super) fn parts_of_parameters(notes: &[Note], program: u32) -> Vec<u32> {
-    let found = partitioned(notes).find(|known| known.program == program);
-    found.map_or_else(Vec::new, |found| {
+    find_partitioned(notes, program).map_or_else(Vec::new, |found| {
         found.copies.iter().map(|copies| found.devices / (*copies).max(1)).collect()
     })
 }
@@ -53,8 +57,7 @@ pub(super) fn replicated_arguments(
     program: u32,
     memory: &ProgramMemory,
 ) -> Vec<ReplicatedArgument> {
-    let copies = partitioned(notes).find(|known| known.program == program);
-    let Some(copies) = copies.map(|known| &known.copies) else {
+    let Some(PartitionedProgram { copies, .. }) = find_partitioned(notes, program) else {
         return Vec::new();
     };
     let is_state =

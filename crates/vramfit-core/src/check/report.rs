@@ -118,6 +118,14 @@ impl CheckReport {
         rows.collect()
     }
 
+    /// Returns what checks that pass depend on, of those that are no problem.
+    pub(super) fn qualified_summaries(&self) -> Vec<String> {
+        let problems = self.problems();
+        let is_problem = |row: &Row| problems.iter().any(|problem| std::ptr::eq(problem.row, row));
+        let others = self.rows.iter().filter(|row| !is_problem(row));
+        others.filter_map(Row::qualified_summary).collect()
+    }
+
     /// Returns the line that needs more, relative to the root; else the first of the configuration.
     fn location(&self, row: &Row) -> (String, u32) {
         let lines = row.growth.iter().flat_map(|growth| &growth.lines);

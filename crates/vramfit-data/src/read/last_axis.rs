@@ -138,7 +138,8 @@ impl RowReader {
     ) -> Result<()> {
         let (stride, width) = (self.convert.stride, self.convert.width);
         let at_once = (TILE_BYTES / (TILE_LINES * width)).max(1) as u64;
-        let mut tile = vec![0; TILE_LINES * (at_once as usize * width).min(lines.length * width)];
+        let line_bytes = (at_once as usize * width).min(lines.length * width);
+        let mut tile = vec![0; TILE_LINES.min(run.length) * line_bytes];
         let mut rest = rows;
         while let Some(&(first, _)) = rest.first() {
             let count = rest.partition_point(|(row, _)| *row - first < at_once);

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 import time
 from typing import TextIO
 
+from vramfit import _stderr
 from vramfit._functions._locale import for_terminal
 from vramfit.train.options import ProgressMode
 from vramfit.train.output.summary import duration, epoch_line, epoch_summary, number, wrapped
@@ -172,7 +172,7 @@ class ProgressBar:
     def close(self) -> None:
         """Remove the bar from the terminal."""
         if self._shown and self._out is not None:
-            self._print(self._out, "\r\x1b[K")
+            _stderr.write(self._out, "\r\x1b[K")
             self._shown = False
 
     def _write(self, text: str, *, transient: bool) -> None:
@@ -181,18 +181,11 @@ class ProgressBar:
             return
         text = for_terminal(text)
         if transient:
-            self._print(out, f"\r\x1b[K{text}")
+            _stderr.write(out, f"\r\x1b[K{text}")
         else:
             self.close()
-            self._print(out, f"{text}\n")
+            _stderr.write(out, f"{text}\n")
         self._shown = transient
-
-    @staticmethod
-    def _print(out: TextIO, text: str) -> None:
-        # A terminal that was closed, or a log on a full disk, does not end the training.
-        with contextlib.suppress(OSError, ValueError):
-            out.write(text)
-            out.flush()
 
 
 def _has_blocks(out: TextIO | None) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 
+from vramfit import _stderr
 from vramfit.train.output.summary import duration
 
 _INTERVAL_S = 0.2
@@ -47,6 +47,4 @@ class RowProgress:
 
     def _print(self, text: str) -> None:
         if self._out is not None:
-            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
-                self._out.write(text)
-                self._out.flush()
+            _stderr.write(self._out, text)

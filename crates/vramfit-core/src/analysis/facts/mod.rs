@@ -3,8 +3,8 @@
 //!
 //! A new fact is a file here, a line in [`facts!`] and its place in a report (`report/dryrun.rs`); if nothing that is
 //! recorded tells it, an event as well. What needs other facts, such as the verdict, asks for their results.
-//! Array holders are notes of the trace; leaks, compilations, unread outputs and the range of autotuning are added up from allocations, steps and programs, and
-//! so are not in that list.
+//! Array holders and undivided batches are found in the notes of a trace; leaks, compilations, unread outputs and the range
+//! of autotuning are added up from allocations, steps and programs. So they are not in that list.
 
 pub mod array_holders;
 pub mod autotune_range;

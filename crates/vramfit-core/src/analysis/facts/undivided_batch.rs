@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
+use crate::analysis::partitions::find_partitioned;
 use crate::program::ProgramMemory;
 use crate::program::memory::Owner;
 use crate::trace::{Note, PartitionedProgram};
@@ -33,10 +34,7 @@ impl UndividedBatch {
         memory: &ProgramMemory,
     ) -> Option<Self> {
         let PartitionedProgram { devices, copies, communicators, communicates, .. } =
-            notes.iter().find_map(|note| match note {
-                Note::PartitionedProgram(known) if known.program == program => Some(known),
-                _ => None,
-            })?;
+            find_partitioned(notes, program)?;
         let is_whole = !copies.is_empty() && copies.iter().all(|copies| copies == devices);
         if *devices < 2 || !is_whole || *communicates || !communicators.is_empty() {
             return None;

@@ -27,10 +27,7 @@ impl CheckReport {
                 lines.push("````".to_owned());
             }
         }
-        let problems = self.problems();
-        let is_listed = |row: &Row| problems.iter().any(|problem| std::ptr::eq(problem.row, row));
-        let others = self.rows.iter().filter(|row| !is_listed(row));
-        for summary in others.filter_map(Row::qualified_summary) {
+        for summary in self.qualified_summaries() {
             lines.push(String::new());
             lines.push(cell(&summary));
         }
@@ -52,10 +49,8 @@ fn table_line(row: &Row) -> String {
         (Some(measured), Some(other)) => signed(measured.peak_change(other)),
         _ => String::new(),
     };
-    let result = match row.result() {
-        "fails" => "**fails**",
-        result => result,
-    };
+    let mark = if row.outcome.passes() == Some(false) { "**" } else { "" };
+    let result = format!("{mark}{}{mark}", row.result());
     format!(
         "| {} | {} | {} | {} | {} | {result} |",
         cell(&row.entry),

@@ -1,6 +1,5 @@
 //! A page for people: what the check found, with each peak beside its pool.
 
-use crate::check::report::Row;
 use crate::check::{CheckReport, LockLine};
 use crate::report::{Action, Bar, Content, Metric, Report, Section, Table, Value};
 
@@ -11,17 +10,13 @@ impl CheckReport {
             Section::new("entries", Content::Table(self.table())),
             Section::new("peak in the pool", Content::Bars(self.bars())),
         ];
-        let problems = self.problems();
-        let is_listed = |row: &Row| problems.iter().any(|problem| std::ptr::eq(problem.row, row));
-        let qualified = self.rows.iter().filter(|row| !is_listed(row));
-        let qualified = qualified.filter_map(Row::qualified_summary).collect();
-        for problem in &problems {
-            let mut points = vec![problem.summary.clone()];
+        for problem in self.problems() {
+            let mut points = vec![problem.summary];
             points.extend(problem.details.iter().map(|line| line.trim_start().to_owned()));
             sections
                 .push(Section::new(format!("entry {}", problem.row.name()), Content::List(points)));
         }
-        sections.extend(Section::list("what the answer depends on", qualified));
+        sections.extend(Section::list("what the answer depends on", self.qualified_summaries()));
         sections.extend(Section::list("notes", self.notes.clone()));
         Report {
             title: "vramfit check".to_owned(),
