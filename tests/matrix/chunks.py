@@ -1,4 +1,4 @@
-"""What `jax.vmap` computes is the same in chunks: numbers, gradients, keys, types, effects."""
+"""What is mapped is the same in chunks: numbers, gradients, keys, types, effects, Jacobians."""
 
 import pathlib
 import sys
@@ -8,11 +8,12 @@ import jax.extend
 import jax.interpreters.batching
 import jax.numpy as jnp
 import numpy as np
+from jax._src import api
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from vramfit._plan import _chunk
 
-ORIGINAL = jax.vmap
+ORIGINAL = jax.vmap, api.vmap
 ROWS = jnp.arange(40.0).reshape(10, 4) / 10
 KEYS = jax.random.split(jax.random.key(0), 7)
 
@@ -22,25 +23,36 @@ class InChunksOf:
 
     def __init__(self, size):
         self.size, self.mapped, self.indivisible = size, 0, 0
+        self.transforms = set()
 
-    def batch_size(self, definition, elements):
+    def batch_size(self, transform, definition, elements):
         self.mapped += 1
+        self.transforms.add((transform, definition.partition(" ")[2]))
         return min(self.size, elements)
 
     def on_indivisible(self, definition):
         self.indivisible += 1
 
 
-def check(function, *arguments, sizes=(1, 3, 5), is_divisible=True):
-    """Compare a function that calls `jax.vmap` with itself in chunks."""
+def check(function, *arguments, sizes=(1, 3, 5), is_divisible=True, transforms=None):
+    """Compare a function that calls `jax.vmap` with itself in chunks.
+
+    Args:
+        function: The function.
+        arguments: Of it.
+        sizes: Of the chunks.
+        is_divisible: Whether all that is mapped may be divided.
+        transforms: What maps which function, where that is not only `jax.vmap`.
+    """
     expected = jax.jit(lambda *args: function(*args))(*arguments)
     for size in sizes:
         planner = InChunksOf(size)
         _chunk.install(jax, planner)
         results = jax.jit(lambda *args: function(*args))(*arguments)
-        jax.vmap = ORIGINAL
+        jax.vmap, api.vmap = ORIGINAL
         assert planner.mapped > 0
         assert (planner.indivisible == 0) == is_divisible
+        assert transforms is None or planner.transforms == transforms, planner.transforms
         assert jax.tree.structure(results) == jax.tree.structure(expected)
         for one, other in zip(jax.tree.leaves(results), jax.tree.leaves(expected), strict=True):
             assert one.aval == other.aval, (one.aval, other.aval)
@@ -91,6 +103,55 @@ check(lambda x: jax.grad(loss)(1.5, x), ROWS)
 check(lambda x: jax.grad(loss, argnums=1)(1.5, x), ROWS)
 check(lambda x: jax.hessian(loss)(1.5, x), ROWS)
 check(lambda x: jax.jacfwd(lambda w: jax.vmap(lambda row: jnp.tanh(row * w).sum())(x))(1.5), ROWS)
+# A result that all elements share.
+check(
+    lambda x: jax.vmap(lambda row, s: (row * s, s + 1), in_axes=(0, None), out_axes=(0, None))(
+        x, 2.0
+    ),
+    ROWS,
+)
+
+
+# Jacobians: by some inputs, or of some outputs, at a time.
+def field(row, weight=1.5):
+    return {"a": jnp.tanh(jnp.outer(row, row[:2]) * weight), "b": jnp.sin(row).sum()}
+
+
+def energy(tree):
+    return jnp.sin(tree["x"]).sum() * jnp.exp(tree["s"]) + (tree["x"] ** 3).prod()
+
+
+ROW = ROWS[1]
+TREE = {"x": ROW, "s": jnp.float32(0.3)}
+FORWARD, REVERSE = {("jacfwd", "(field)")}, {("jacrev", "(field)")}
+check(lambda x: jax.jacfwd(field)(x), ROW, transforms=FORWARD)
+check(lambda x: jax.jacrev(field)(x), ROW, transforms=REVERSE)
+check(lambda x: jax.jacobian(field)(x), ROW, transforms=REVERSE)
+check(lambda x, w: jax.jacfwd(field, argnums=(0, 1))(x, w), ROW, 0.5, transforms=FORWARD)
+check(lambda x, w: jax.jacrev(field, argnums=(1, 0))(x, w), ROW, 0.5, transforms=REVERSE)
+HESSIAN = {("jacfwd", "(energy)"), ("jacrev", "(energy)")}
+check(lambda tree: jax.hessian(energy)(tree), TREE, transforms=HESSIAN)
+for jacobian in (jax.jacfwd, jax.jacrev):
+    check(
+        lambda x, jacobian=jacobian: jacobian(lambda y: (y**2, (y + 1, y.sum())), has_aux=True)(x),
+        ROW,
+    )
+    check(
+        lambda x, jacobian=jacobian: jacobian(lambda z: jnp.exp(z) * z[::-1], holomorphic=True)(x),
+        ROW * (1 + 0.5j),
+    )
+    # In a `vmap`, in a gradient, in a loop, and of types that differ.
+    check(lambda x, jacobian=jacobian: jax.vmap(jacobian(field))(x), ROWS)
+    check(
+        lambda x, jacobian=jacobian: jax.grad(lambda y: (jacobian(field)(y)["a"] ** 2).sum())(x),
+        ROW,
+    )
+    check(lambda x, jacobian=jacobian: jax.lax.map(jacobian(field), x), ROWS)
+    check(
+        lambda x, jacobian=jacobian: jacobian(lambda y: (y.astype(jnp.bfloat16) * 2).sum())(x),
+        ROW,
+    )
+    check(lambda x, jacobian=jacobian: jacobian(jax.nn.softmax)(x), ROW)
 # Random keys, new and old.
 check(lambda keys: jax.vmap(lambda key: jax.random.normal(key, (3,)))(keys), KEYS)
 check(lambda keys: jax.vmap(jax.random.split)(keys), KEYS)

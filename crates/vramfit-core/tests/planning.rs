@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use vramfit_core::Bytes;
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::planning::{
-    BatchConstraint, Chunk, Donation, Equation, Moves, Offload, Omission, OutputSharding, Plan,
-    PlanSettings, PlanSource, ProgramEdit, RecordedSites, Row, Site, SiteKind, Strategy as Search,
-    pareto_front, recommend, site_options,
+    BatchConstraint, Chunk, Donation, Equation, MappingTransform, Moves, Offload, Omission,
+    OutputSharding, Plan, PlanSettings, PlanSource, ProgramEdit, RecordedSites, Row, Site,
+    SiteKind, Strategy as Search, pareto_front, recommend, site_options,
 };
 use vramfit_core::program::memory::Undonated;
 use vramfit_core::settings::Options;
@@ -432,6 +432,7 @@ fn a_plan_file_says_what_the_plan_says() {
                 function: "train.py:3 (energy)".to_owned(),
                 elements: 256,
                 batch_size: 92,
+                transform: MappingTransform::Jacfwd,
             }],
             edits: vec![
                 ProgramEdit::Donate(Donation {

@@ -218,9 +218,10 @@ class ChunkApplier:
         # A function that was mapped may be sent to another process.
         return ChunkApplier, (self._chunks,)
 
-    def batch_size(self, definition: str, elements: int) -> int | None:
+    def batch_size(self, transform: str, definition: str, elements: int) -> int | None:
         """Return what the entry of the function says, if it has one."""
-        same = (each for each in self._chunks if _is_same_function(each.function, definition))
+        of_transform = (each for each in self._chunks if each.transform == transform)
+        same = (each for each in of_transform if _is_same_function(each.function, definition))
         chunk = next(same, None)
         if chunk is None:
             return None

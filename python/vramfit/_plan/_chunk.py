@@ -2,7 +2,8 @@
 
 A function that the program gives to `jax.vmap` is traced for one element when it is called inside
 of `jax.jit`, and what was traced is mapped by `jax.lax.map` over chunks, each by `jax.vmap`: its
-Python is called once, as without a plan. The results are the same up to rounding.
+Python is called once, as without a plan. The results are the same up to rounding. So is what
+`jax.jacfwd`, `jax.jacrev` and `jax.hessian` map: the derivatives for all inputs, or all outputs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import dataclasses
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, NamedTuple, Protocol
 
 from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import call_with_leaves, trace_flat
@@ -43,17 +46,20 @@ class Chunk:
     elements: int
     # How many are computed at a time.
     batch_size: int
+    # What maps it: ``vmap``, ``jacfwd`` or ``jacrev``.
+    transform: str
 
 
 class ChunkPlanner(Protocol):
     """Decides for each function that is mapped."""
 
-    def batch_size(self, definition: str, elements: int) -> int | None:
+    def batch_size(self, transform: str, definition: str, elements: int) -> int | None:
         """Return how many elements are computed at a time; None leaves that to the program.
 
         Args:
+            transform: What maps it: ``vmap``, ``jacfwd`` or ``jacrev``.
             definition: The function.
-            elements: Over how many it is mapped.
+            elements: Over how many it is mapped; of a Jacobian, its inputs or its outputs.
         """
 
     def on_indivisible(self, definition: str) -> None:
@@ -61,8 +67,12 @@ class ChunkPlanner(Protocol):
 
 
 def install(jax: Any, planner: ChunkPlanner) -> None:
-    """Let all functions that are given to `jax.vmap`, as an attribute, ask the planner."""
-    from jax._src import source_info_util
+    """Let all functions that are given to `jax.vmap`, as an attribute, ask the planner.
+
+    And those of which `jax.jacfwd` and `jax.jacrev` compute the Jacobian: both map by the name
+    `vmap` of their own module.
+    """
+    from jax._src import api, source_info_util
 
     # Lines of this package are no lines of the user's.
     for name in ("_chunk", "_evaluate"):
@@ -77,26 +87,58 @@ def install(jax: Any, planner: ChunkPlanner) -> None:
         in_axes, out_axes = (given.get(name, 0) for name in ("in_axes", "out_axes"))
         others = ("axis_name", "axis_size", "spmd_axis_name")
         # Of what a name can reach, or what has no elements, nothing is known here.
-        is_special = any(given.get(name) is not None for name in others)
-        if is_special or any(axis is None for axis in _leaves_with_none(jax, out_axes)):
+        if any(given.get(name) is not None for name in others):
             return mapped
         in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-        return _as_chunked(jax, original, mapped, given["fun"], in_axes, out_axes, planner)
+        function = given["fun"]
+        return _as_chunked(
+            jax, original, mapped, _Mapped("vmap", function, function, in_axes, out_axes), planner
+        )
 
-    jax.vmap = vmap
+    @functools.wraps(original)
+    def vmap_of_jacobian(*args: Any, **kwargs: Any) -> Any:
+        mapped = original(*args, **kwargs)
+        found = _differentiated(sys._getframe(1))
+        if found is None:
+            return mapped
+        transform, function = found
+        given = signature.bind(*args, **kwargs).arguments
+        of_jacobian = _Mapped(transform, function, given["fun"], 0, given.get("out_axes", 0))
+        return _as_chunked(jax, original, mapped, of_jacobian, planner)
+
+    jax.vmap, api.vmap = vmap, vmap_of_jacobian
 
 
-def _leaves_with_none(jax: Any, tree: Any) -> list[Any]:
-    return jax.tree.leaves(tree, is_leaf=lambda leaf: leaf is None)  # type: ignore[no-any-return]
+class _Mapped(NamedTuple):
+    """A function that is mapped."""
+
+    # What maps it: ``vmap``, ``jacfwd`` or ``jacrev``.
+    transform: str
+    # The user's function.
+    function: Callable[..., Any]
+    # What is called for each element: the function, or its derivative.
+    call: Callable[..., Any]
+    in_axes: Any
+    out_axes: Any
+
+
+def _differentiated(caller: FrameType) -> tuple[str, Callable[..., Any]] | None:
+    """Return of which function a caller of `vmap` computes the Jacobian, and by what transform."""
+    if caller.f_code.co_name != "jacfun":
+        return None
+    values = caller.f_locals
+    function = values.get("fun")
+    # Integer inputs have derivatives of a type that holds nothing.
+    if function is None or values.get("allow_int"):
+        return None
+    return ("jacrev" if "pullback" in values else "jacfwd"), function
 
 
 def _as_chunked(
     jax: Any,
     vmap: Callable[..., Any],
     mapped: Callable[..., Any],
-    function: Callable[..., Any],
-    in_axes: Any,
-    out_axes: Any,
+    what: _Mapped,
     planner: ChunkPlanner,
 ) -> Callable[..., Any]:
     """Return the mapped function, computed in the chunks that the planner says."""
@@ -106,33 +148,68 @@ def _as_chunked(
         if not _is_compiled():
             return mapped(*args, **kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
-        axes = _axes_of(tree, in_axes)
+        axes = _axes_of(tree, what.in_axes)
         elements = 0 if axes is None else _count_elements(leaves, axes)
         if axes is None or not elements or not _are_arrays((args, kwargs), leaves, axes):
             return mapped(*args, **kwargs)
-        definition = function_definition(function)
-        size = planner.batch_size(definition, elements)
+        definition = function_definition(what.function)
+        size = planner.batch_size(what.transform, definition, elements)
         if size is None:
             return mapped(*args, **kwargs)
         places = [index for index, axis in enumerate(axes) if axis is not None]
         arrays = [jax.numpy.moveaxis(jax.numpy.asarray(leaves[i]), axes[i], 0) for i in places]
-        closed, result_tree = _trace_element(jax, function, leaves, tree, places, arrays)
-        one = functools.partial(_evaluate, closed)
+        closed, result_tree = _trace_element(jax, what.call, leaves, tree, places, arrays)
+        out_axes = _axes_of_result(result_tree, what.out_axes)
+        one, shared = _divide_results(closed, out_axes)
+        if one is None:
+            if size < elements:
+                planner.on_indivisible(definition)
+            # Most often that is an error, and JAX has a text for it.
+            whole = functools.partial(_evaluate, closed)
+            results = vmap(whole, out_axes=out_axes)(*arrays)
+            return jax.tree.unflatten(result_tree, results)
         if size < elements and _is_divisible(closed.jaxpr):
             results = _map_chunks(jax, vmap(one), arrays, elements, size)
         else:
             if size < elements:
                 planner.on_indivisible(definition)
             results = vmap(one)(*arrays)
+        each, all_ = iter(results), iter(shared)
         moved = [
-            jax.numpy.moveaxis(_with_type_of(aval, result), 0, axis)
-            for aval, result, axis in zip(
-                closed.out_avals, results, _axes_of_result(result_tree, out_axes), strict=True
-            )
+            _with_type_of(aval, next(all_))
+            if axis is None
+            else jax.numpy.moveaxis(_with_type_of(aval, next(each)), 0, axis)
+            for aval, axis in zip(closed.out_avals, out_axes, strict=True)
         ]
         return jax.tree.unflatten(result_tree, moved)
 
     return call
+
+
+def _divide_results(
+    closed: Any, out_axes: Sequence[int | None]
+) -> tuple[Callable[..., Any] | None, list[Any]]:
+    """Part the results that each element has from those that all of them share (no axis).
+
+    Returns:
+        The function of an element that returns the former, and the latter; None for the function
+        where what is to be shared depends on the element.
+    """
+    from jax._src import core
+    from jax._src.interpreters import partial_eval
+
+    is_shared = [axis is None for axis in out_axes]
+    if not any(is_shared):
+        return functools.partial(_evaluate, closed), []
+    common, used = partial_eval.dce_jaxpr(closed.jaxpr, is_shared)
+    if any(used):
+        return None, []
+
+    def one(*arguments: Any) -> list[Any]:
+        results = _evaluate(closed, *arguments)
+        return [each for each, shared in zip(results, is_shared, strict=True) if not shared]
+
+    return one, core.eval_jaxpr(common, closed.consts)
 
 
 def _is_compiled() -> bool:
@@ -187,7 +264,7 @@ def _axes_of(tree: Any, axes: Any) -> list[int | None] | None:
         return None
 
 
-def _axes_of_result(tree: Any, axes: Any) -> list[int]:
+def _axes_of_result(tree: Any, axes: Any) -> list[int | None]:
     from jax._src import api_util
 
     return list(api_util.flatten_axes("vmap out_axes", tree, axes))
@@ -312,6 +389,10 @@ def _with_type_of(aval: Any, result: Any) -> Any:
     """Return a result whose type yields to others as that of one element does (`weak_type`)."""
     from jax._src.lax import lax
 
+    if not hasattr(result, "aval"):
+        # A number that the function returns, such as 1.0.
+        result = lax.asarray(result)
+        result = lax._convert_element_type(result, aval.dtype, aval.weak_type)
     # Keys have no such type.
     is_weak, was_weak = (getattr(each, "weak_type", False) for each in (result.aval, aval))
     return result if is_weak == was_weak else lax._convert_element_type(result, weak_type=was_weak)

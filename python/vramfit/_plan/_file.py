@@ -110,7 +110,8 @@ def read(path: str | os.PathLike[str]) -> Plan:
 
 
 def _chunk(entry: dict[str, Any]) -> Chunk:
-    chunk = Chunk(entry["function"], int(entry["elements"]), int(entry["batch_size"]))
+    sizes = int(entry["elements"]), int(entry["batch_size"])
+    chunk = Chunk(entry["function"], *sizes, entry.get("transform", "vmap"))
     if not 0 < chunk.batch_size < chunk.elements:
         raise ValueError(f"a chunk of {chunk.batch_size} of {chunk.elements} elements")
     return chunk

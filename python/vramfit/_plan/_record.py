@@ -16,8 +16,8 @@ from vramfit._plan._segment import Segment
 class SiteRecorder:
     """Traces every function that is differentiated or mapped, and writes its sites to a file.
 
-    The file has one JSON object per line: a site, a function that is mapped by `jax.vmap`
-    (``mapped``), or a function that is to be left alone and why:
+    The file has one JSON object per line: a site, a function that is mapped by `jax.vmap` or for a
+    Jacobian (``mapped``), or a function that is to be left alone and why:
     it reads a value (``value_read``), or something keeps a value of the trace (``value_kept``),
     which matters only if the program then fails. Functions that the file leaves alone already are
     not traced.
@@ -27,7 +27,7 @@ class SiteRecorder:
         self._path = path
         self._left_alone = set(_read_left_alone(path))
         self._recorded: set[tuple[str, str]] = set()
-        self._mapped: set[tuple[str, int]] = set()
+        self._mapped: set[tuple[str, str, int]] = set()
         # How many functions were differentiated before this one, apart from those inside of others.
         self._calls = 0
         self._lock = threading.Lock()
@@ -63,12 +63,14 @@ class SiteRecorder:
         with self._lock:
             self._calls += 1
 
-    def batch_size(self, definition: str, elements: int) -> int | None:
+    def batch_size(self, transform: str, definition: str, elements: int) -> int | None:
         """Record a function that is mapped; the program is recorded as it is."""
+        key = (transform, definition, elements)
         with self._lock:
-            if (definition, elements) not in self._mapped:
-                self._mapped.add((definition, elements))
-                self._write({"mapped": definition, "elements": elements})
+            if key not in self._mapped:
+                self._mapped.add(key)
+                line = {"mapped": definition, "elements": elements, "transform": transform}
+                self._write(line)
         return None
 
     def on_indivisible(self, definition: str) -> None:

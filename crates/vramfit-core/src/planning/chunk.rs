@@ -1,4 +1,4 @@
-//! Functions that `jax.vmap` maps over many elements, computed for some of them at a time.
+//! Functions that are mapped over many elements, by `jax.vmap` or for a Jacobian, computed for some of them at a time.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,49 @@ const PRECISION: u64 = 16;
 /// Chunks that save less than this part of the peak are not made smaller.
 const MIN_SAVED_PART: u64 = 100;
 
+/// What maps a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MappingTransform {
+    /// `jax.vmap`, over what the program says.
+    #[default]
+    Vmap,
+    /// `jax.jacfwd`, and so `jax.hessian`: the derivatives by all inputs.
+    Jacfwd,
+    /// `jax.jacrev`: the derivatives of all outputs.
+    Jacrev,
+}
+
+impl MappingTransform {
+    fn name(self) -> &'static str {
+        match self {
+            MappingTransform::Vmap => "jax.vmap",
+            MappingTransform::Jacfwd => "jax.jacfwd",
+            MappingTransform::Jacrev => "jax.jacrev",
+        }
+    }
+
+    /// What it maps over.
+    fn elements(self) -> &'static str {
+        match self {
+            MappingTransform::Vmap => "elements",
+            MappingTransform::Jacfwd => "inputs",
+            MappingTransform::Jacrev => "outputs",
+        }
+    }
+
+    /// What somebody writes for each of some elements.
+    fn edit(self) -> &'static str {
+        match self {
+            MappingTransform::Vmap => "`jax.vmap` for each",
+            MappingTransform::Jacfwd => "`jax.vmap` of `jax.jvp` for each",
+            MappingTransform::Jacrev => {
+                "`jax.vmap` of the function that `jax.vjp` returns for each"
+            }
+        }
+    }
+}
+
 /// A function that is mapped, in chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
@@ -23,6 +66,9 @@ pub struct Chunk {
     pub elements: u64,
     /// How many are computed at a time.
     pub batch_size: u64,
+    /// What maps it.
+    #[serde(default)]
+    pub transform: MappingTransform,
 }
 
 /// A function that a program maps, as `vramfit._plan` records it.
@@ -33,12 +79,14 @@ pub struct MappedFunction {
     pub definition: String,
     /// Over how many elements.
     pub elements: u64,
+    /// By what.
+    pub transform: MappingTransform,
 }
 
 impl Chunk {
     /// Says why it is none, if so.
     pub(super) fn check(&self) -> Result<(), String> {
-        let Chunk { function, elements, batch_size } = self;
+        let Chunk { function, elements, batch_size, .. } = self;
         if (1..*elements).contains(batch_size) {
             return Ok(());
         }
@@ -57,9 +105,9 @@ impl Chunk {
 
     /// Describes it in a few words.
     pub(super) fn describe(&self) -> String {
-        let Chunk { elements, batch_size, .. } = self;
-        let place = short_name(&self.function);
-        format!("{place}: `jax.vmap` over {elements} elements, {batch_size} at a time")
+        let Chunk { function, elements, batch_size, transform } = self;
+        let (place, name, what) = (short_name(function), transform.name(), transform.elements());
+        format!("{place}: `{name}` over {elements} {what}, {batch_size} at a time")
     }
 
     /// Says that no larger chunk fits, where that was measured: with the smallest of `others`.
@@ -69,15 +117,15 @@ impl Chunk {
         others: impl Iterator<Item = &'a Plan>,
     ) -> Option<String> {
         let same = others.filter_map(|plan| match &plan.chunks[..] {
-            [chunk] if chunk.function == self.function && plan.settings == *settings => {
+            [chunk] if chunk.is_of_same(self) && plan.settings == *settings => {
                 Some(chunk.batch_size)
             }
             _ => None,
         });
         let larger = same.filter(|size| *size > self.batch_size).min()?;
-        let place = short_name(&self.function);
+        let (place, what) = (short_name(&self.function), self.transform.elements());
         Some(format!(
-            "{place}: {} elements at a time fit, {larger} do not; both are measured",
+            "{place}: {} {what} at a time fit, {larger} do not; both are measured",
             self.batch_size
         ))
     }
@@ -85,10 +133,16 @@ impl Chunk {
     /// Returns what somebody would write instead.
     pub(super) fn edit(&self) -> String {
         format!(
-            "{}: `jax.lax.map` over chunks of {} elements, with `jax.vmap` for each",
+            "{}: `jax.lax.map` over chunks of {} {}, with {}",
             short_name(&self.function),
-            self.batch_size
+            self.batch_size,
+            self.transform.elements(),
+            self.transform.edit()
         )
+    }
+
+    fn is_of_same(&self, other: &Chunk) -> bool {
+        self.function == other.function && self.transform == other.transform
     }
 }
 
@@ -105,7 +159,7 @@ impl ChunkSearch {
         let mut functions: Vec<MappedFunction> = Vec::new();
         for function in mapped.iter().filter(|function| function.elements > 1) {
             let mut known = functions.iter_mut();
-            match known.find(|known| known.definition == function.definition) {
+            match known.find(|known| known.is_same(function)) {
                 Some(known) => known.elements = known.elements.max(function.elements),
                 None => functions.push(function.clone()),
             }
@@ -126,6 +180,7 @@ impl ChunkSearch {
                 function: function.definition.clone(),
                 elements: function.elements,
                 batch_size,
+                transform: function.transform,
             })
         });
         let new: Vec<Chunk> = chunks.filter(|chunk| !self.proposed.contains(chunk)).collect();
@@ -174,7 +229,12 @@ impl MappedFunction {
             return None;
         };
         let is_only = *plan == Plan { chunks: vec![chunk.clone()], ..Plan::default() };
-        (is_only && chunk.function == self.definition).then_some(chunk)
+        let is_same = chunk.function == self.definition && chunk.transform == self.transform;
+        (is_only && is_same).then_some(chunk)
+    }
+
+    fn is_same(&self, other: &MappedFunction) -> bool {
+        self.definition == other.definition && self.transform == other.transform
     }
 }
 
@@ -183,7 +243,12 @@ mod tests {
     use super::*;
 
     fn function(elements: u64) -> MappedFunction {
-        MappedFunction { definition: "a.py:3 (f)".to_owned(), elements }
+        mapped("a.py:3 (f)", elements)
+    }
+
+    fn mapped(definition: &str, elements: u64) -> MappedFunction {
+        let transform = MappingTransform::Vmap;
+        MappedFunction { definition: definition.to_owned(), elements, transform }
     }
 
     /// Searches where a chunk takes `each` bytes for an element, beside 100 of the program.
@@ -223,14 +288,21 @@ mod tests {
 
     #[test]
     fn what_was_measured_beside_a_chunk_is_said() {
-        let chunk =
-            |batch_size| Chunk { function: "/x/a.py:3 (f)".to_owned(), elements: 96, batch_size };
+        let chunk = |batch_size| Chunk {
+            function: "/x/a.py:3 (f)".to_owned(),
+            elements: 96,
+            batch_size,
+            transform: MappingTransform::Vmap,
+        };
         let plans = [48, 32, 6].map(|size| Plan { chunks: vec![chunk(size)], ..Plan::default() });
         let text =
             chunk(24).describe_bound(&PlanSettings::default(), plans.iter()).expect("larger ones");
         assert_eq!(text, "a.py:3 (f): 24 elements at a time fit, 32 do not; both are measured");
         assert_eq!(chunk(48).describe_bound(&PlanSettings::default(), plans.iter()), None);
         assert_eq!(chunk(24).describe(), "a.py:3 (f): `jax.vmap` over 96 elements, 24 at a time");
+        let jacobian = Chunk { transform: MappingTransform::Jacfwd, ..chunk(24) };
+        assert_eq!(jacobian.describe(), "a.py:3 (f): `jax.jacfwd` over 96 inputs, 24 at a time");
+        assert_eq!(jacobian.describe_bound(&PlanSettings::default(), plans.iter()), None);
     }
 
     #[test]
@@ -254,7 +326,7 @@ mod tests {
 
     #[test]
     fn functions_that_are_mapped_over_most_come_first() {
-        let of = |name: &str, elements| MappedFunction { definition: name.to_owned(), elements };
+        let of = mapped;
         let mapped = [of("a", 4), of("b", 9), of("a", 16), of("c", 1), of("d", 2), of("e", 3)];
         let names: Vec<String> =
             ChunkSearch::new(&mapped).functions.into_iter().map(|it| it.definition).collect();

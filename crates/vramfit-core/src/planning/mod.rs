@@ -36,7 +36,7 @@ mod settings;
 mod site;
 mod strategy;
 
-pub use chunk::{Chunk, MappedFunction};
+pub use chunk::{Chunk, MappedFunction, MappingTransform};
 pub use largest::{LargestNumber, LargestSearch, Measured};
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};

@@ -22,7 +22,7 @@ pub struct Plan {
     /// Edits that are measured. No search proposes one to be applied.
     #[serde(default, rename = "edit", skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<ProgramEdit>,
-    /// What of `jax.vmap` to compute in chunks.
+    /// What is mapped, by `jax.vmap` or for a Jacobian, to compute in chunks.
     #[serde(default, rename = "chunk", skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<Chunk>,
     /// What to do at each site.

@@ -143,7 +143,7 @@ pub struct RecordedSites {
     pub sites: Vec<Site>,
     /// What cannot.
     pub left_alone: Vec<LeftAlone>,
-    /// What `jax.vmap` maps.
+    /// What is mapped, by `jax.vmap` or for a Jacobian.
     pub mapped: Vec<MappedFunction>,
 }
 

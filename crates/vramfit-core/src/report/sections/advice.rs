@@ -258,14 +258,24 @@ fn chunks(memory: &ProgramMemory) -> Option<Advice> {
     let bytes = mapped.clone().map(|buffer| buffer.peak_bytes).sum();
     let largest = mapped.max_by_key(|buffer| buffer.peak_bytes)?;
     let at = at_line(memory, largest);
+    let mut scopes = largest.operation.split('/');
+    let mapping = match scopes.any(|scope| maps_derivatives(scope)) {
+        true => "`jax.vmap` maps, by itself or in `jax.jacfwd`, `jax.jacrev` and `jax.hessian`,",
+        false => "`jax.vmap` maps",
+    };
     Some(Advice {
         bytes,
         text: format!(
-            "compute what `jax.vmap` maps in chunks: {} are for all of its elements{at}; `vramfit plan --try chunk` finds \
+            "compute what {mapping} in chunks: {} are for all of its elements{at}; `vramfit plan --try chunk` finds \
              the largest chunks that fit (by hand: `jax.lax.map(..., batch_size=...)`)",
             Bytes(bytes)
         ),
     })
+}
+
+/// Returns `true` if what is mapped are derivatives, of the program's `jax.vmap` or of a Jacobian: JAX calls both the same.
+fn maps_derivatives(scope: &str) -> bool {
+    scope.starts_with("vmap(jvp(") || scope.starts_with("vmap(transpose(")
 }
 
 /// Returns `true` if a buffer is computed inside of a `jax.checkpoint` of the program's own. JAX calls what
