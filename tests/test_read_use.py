@@ -121,6 +121,56 @@ def only_its_shape():
     array = np.asarray(row())
     if array.shape == (4,):
         print(array.dtype)
+
+def passed_to_a_function_that_returns_it():
+    def advance(position):
+        return position
+
+    advance(int(whole()))
+
+def passed_to_a_function_that_prints_it():
+    def show(step, loss):
+        if step % 10 == 0:
+            print(loss)
+
+    show(3, float(number()))
+
+def collected_by_an_object():
+    class History:
+        def __init__(self):
+            self.losses, self.every = [], 2
+
+        def add(self, step, loss):
+            if step % self.every == 0:
+                self.losses.append(loss)
+
+    history = History()
+    history.add(1, float(number()))
+    print(history.losses)
+
+def yielded_beside_a_counter():
+    def training():
+        for step in range(2):
+            yield step, float(number())
+
+    for step, loss in training():
+        if step > 0:
+            print(loss)
+
+def returned_beside_a_counter():
+    def evaluate():
+        return float(number()), 3
+
+    loss, count = evaluate()
+    if count > 3:
+        print(loss)
+
+def argument_of_a_compiled_function():
+    @jax.jit
+    def scaled(x, factor):
+        return jnp.where(factor > 1, x, x * factor)
+
+    scaled(jnp.ones(3), float(number()))
 """
 
 # Functions in which what they read decides what runs, or how large it is.
@@ -240,11 +290,105 @@ def method_of_a_trainer():
     if trainer.is_done():
         pass
 
-def handed_to_a_function():
-    def advance(position):
-        return position
+def passed_to_a_function():
+    def report(step, loss=None):
+        if loss < 1:
+            return
 
-    advance(int(whole()))
+    report(3, loss=float(number()))
+
+def returned_by_a_function_that_it_is_passed_to():
+    def halved(value):
+        return value / 2
+
+    if halved(float(number())) > 3:
+        pass
+
+def passed_to_a_property():
+    class Meter:
+        def __init__(self):
+            self.total, self.count = 0.0, 0
+
+        def update(self, value, count=1):
+            self.total += value * count
+            self.count += count
+
+        @property
+        def average(self):
+            return self.total / self.count
+
+    class Stopper:
+        best = 1e9
+
+        def step(self, value):
+            self.should_stop = value > self.best
+
+    meter, stopper = Meter(), Stopper()
+    meter.update(float(number()))
+    stopper.step(meter.average)
+    if stopper.should_stop:
+        pass
+
+def kept_in_a_window():
+    class Window:
+        def __init__(self):
+            self.values = []
+
+        def push(self, value):
+            self.values.append(value)
+
+        def largest(self):
+            return max(self.values)
+
+    window = Window()
+    window.push(float(number()))
+    while window.largest() > 3:
+        break
+
+def yielded():
+    def training():
+        for step in range(2):
+            yield step, float(number())
+
+    for step, loss in training():
+        if loss > 3:
+            break
+
+def passed_to_hooks():
+    class Hook:
+        is_done = False
+
+        def on_step(self, logs):
+            self.is_done |= logs["loss"] > 3
+
+    hooks = [Hook()]
+    logs = {"loss": number().item()}
+    for hook in hooks:
+        hook.on_step(logs)
+    if any(hook.is_done for hook in hooks):
+        pass
+
+def appended_by_an_inner_function():
+    losses = []
+
+    def note(value):
+        losses.append(float(value))
+
+    note(number())
+    if losses[-1] < 1:
+        pass
+
+def field():
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Metrics:
+        step: int
+        loss: float
+
+    metrics = Metrics(3, float(number()))
+    if metrics.loss < 1:
+        pass
 """
 
 
@@ -286,3 +430,56 @@ def test_the_headline_names_the_assumption(tmp_path):
     text = " ".join(run.err.split())
     assert "fits, if `int(position)` at program.py:" in text
     assert "(<module>) is 0: peak" in text
+
+
+METERS = """
+class Meter:
+    def __init__(self):
+        self.values = []
+
+    def update(self, value):
+        self.values.append(value)
+
+    def mean(self):
+        return sum(self.values) / len(self.values)
+
+def should_stop(value, patience=3):
+    return value < 1e-3
+
+def show(value):
+    print("loss", value)
+"""
+
+USES_METERS = (
+    SETUP
+    + """
+import meters
+from meters import should_stop
+meter = meters.Meter()
+meter.update(float(number()))
+meters.show(float(number()))
+if should_stop(meter.mean()):
+    print("stopped")
+"""
+)
+
+
+def test_values_are_followed_into_other_modules(tmp_path):
+    (tmp_path / "meters.py").write_text(METERS)
+    reads, _ = reads_by_line(tmp_path, USES_METERS)
+    first = USES_METERS.splitlines().index("meter.update(float(number()))") + 1
+    assert {line: row["decisions"] for line, row in reads.items()} == {first: 1, first + 1: 0}
+
+
+MATH = (
+    SETUP
+    + """
+if math.exp(1 + number()) > 3:
+    print("good")
+"""
+)
+
+
+def test_what_a_function_of_c_reads_is_its_argument(tmp_path):
+    reads, _ = reads_by_line(tmp_path, MATH)
+    assert [row["expression"] for row in reads.values()] == ["1 + number()"]

@@ -264,18 +264,21 @@ impl Hooks for PythonHooks {
     }
 
     fn run_callbacks(&self, program: u32, code: &[u8], devices: usize) -> Vec<CallbackOutcome> {
-        type Called = (String, u64, u64, String, u64, Option<usize>);
+        type Called = (String, u64, u64, String, u64, Option<usize>, Option<String>, u64);
         let called: Option<Vec<Called>> =
             call_python(|py| self.call(py, "run_callbacks", (program, code, devices)));
         let calls = called.unwrap_or_default().into_iter();
-        let calls = calls.map(|(site, calls, errors, error, skipped, reason)| CallbackOutcome {
-            site,
-            calls,
-            errors,
-            error,
-            skipped: reason
-                .and_then(|number| CallbackSkip::ALL.get(number).copied())
-                .map(|reason| (skipped, reason)),
+        let calls = calls.map(|(site, calls, errors, error, skipped, reason, parameter, bytes)| {
+            let reason = reason.and_then(|number| CallbackSkip::ALL.get(number).copied());
+            CallbackOutcome {
+                site,
+                calls,
+                errors,
+                error,
+                skipped: reason.map(|reason| (skipped, reason)),
+                deciding_parameter: parameter,
+                argument_bytes: bytes,
+            }
         });
         calls.collect()
     }

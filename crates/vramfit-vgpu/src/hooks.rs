@@ -129,6 +129,10 @@ pub struct CallbackOutcome {
     pub error: String,
     /// How often it was not called, and why.
     pub skipped: Option<(u64, CallbackSkip)>,
+    /// The parameter of the function by which it decides what the program does next, if there is one.
+    pub deciding_parameter: Option<String>,
+    /// Bytes of its arguments.
+    pub argument_bytes: u64,
 }
 
 /// Arguments of a call that devices of several hosts execute.

@@ -15,12 +15,13 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
 from typing import Any
 
 from vramfit._inprogram import _source_info
 from vramfit._inprogram._jax_shim.run_config import run_config
-from vramfit._values import _cpu, _module_work
-from vramfit._values._callbacks import callbacks_of, line_of_function
+from vramfit._values import _cpu, _module_work, _read_use
+from vramfit._values._callbacks import callbacks_of, function_behind, line_of_function
 
 # How often a function is called in one execution at most: a scan may have a million rounds.
 MAX_CALLS = 1000
@@ -33,8 +34,14 @@ CALLBACK_WAIT_S = 5.0
 # Why a function is not called; the numbers are those of a trace.
 _RESULTS, _REQUEST, _BRANCH, _BOUND = range(4)
 
+# By the function's code.
+_deciding: dict[CodeType, str | None] = {}
+
 # JAX logs what a function raises; of placeholders that says nothing.
 _LOGGERS = ("jax._src.callback", "jax._src.debugging")
+
+
+CallbackTuple = tuple[str, int, int, str, int, int | None, str | None, int]
 
 
 @dataclasses.dataclass
@@ -47,14 +54,16 @@ class _CallbackOutcome:
     error: str = ""
     skipped: int = 0
     reason: int | None = None
+    # The parameter of the function by which it decides what the program does next.
+    parameter: str | None = None
+    argument_bytes: int = 0
 
-    def to_tuple(self) -> tuple[str, int, int, str, int, int | None]:
-        return (self.line, self.calls, self.errors, self.error, self.skipped, self.reason)
+    def to_tuple(self) -> CallbackTuple:
+        called = (self.line, self.calls, self.errors, self.error, self.skipped, self.reason)
+        return (*called, self.parameter, self.argument_bytes)
 
 
-def run_callbacks(
-    program: int, code: bytes, devices: int
-) -> list[tuple[str, int, int, str, int, int | None]]:
+def run_callbacks(program: int, code: bytes, devices: int) -> list[CallbackTuple]:
     """Call the functions of a program, as one execution of it would.
 
     Args:
@@ -64,8 +73,9 @@ def run_callbacks(
 
     Returns:
         For each place that calls a function: the user's line, how often it was called, how many of
-        the calls raised an error, the last error, how often it was not called, and why (0: it has
-        results, 1: on request, 2: in a branch that is not taken, 3: too often or too large).
+        the calls raised an error, the last error, how often it was not called, why (0: it has
+        results, 1: on request, 2: in a branch that is not taken, 3: too often or too large), the
+        parameter by which it decides what the program does next, and the bytes of its arguments.
     """
     functions = callbacks_of(program)
     planned: list[tuple[_module_work.CallbackSite, _CallbackOutcome]] = []
@@ -81,6 +91,7 @@ def run_callbacks(
         )
         done = _CallbackOutcome(line)
         planned.append((call.site, done))
+        done.argument_bytes = _argument_bytes(call)
         done.reason = _reason_to_skip(call)
         if done.reason is not None:
             done.skipped = max(times, 1)
@@ -88,6 +99,8 @@ def run_callbacks(
             done.calls, done.skipped, done.reason = MAX_CALLS, times - MAX_CALLS, _BOUND
         else:
             done.calls = times
+        if done.calls:
+            done.parameter = _deciding_parameter(functions[call.site.index])
     if any(done.calls for _, done in planned):
         _thread.run(lambda: _make_calls(functions, planned))
     return [done.to_tuple() for _, done in planned]
@@ -100,8 +113,22 @@ def _reason_to_skip(call: _module_work.Call) -> int | None:
         return _RESULTS
     if call.times == 0:
         return _BRANCH
-    size = sum(math.prod(dims) * 8 for _, dims in call.site.operands)
-    return _BOUND if size > MAX_ARGUMENT_BYTES else None
+    return _BOUND if _argument_bytes(call) > MAX_ARGUMENT_BYTES else None
+
+
+def _argument_bytes(call: _module_work.Call) -> int:
+    operands = (each for each in call.site.operands if each[0] != "token")
+    return sum(math.prod(dims) * _cpu.dtype_of(kind).itemsize for kind, dims in operands)
+
+
+def _deciding_parameter(callback: Any) -> str | None:
+    function = function_behind(callback)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    if code not in _deciding:
+        _deciding[code] = _read_use.deciding_parameter(function)
+    return _deciding[code]
 
 
 def _make_calls(

@@ -29,7 +29,13 @@ def callbacks_of(program: int) -> Sequence[Any]:
 
 
 def line_of_function(callback: Any) -> str:
-    """Return where the program's own function behind a callback is defined, or nothing.
+    """Return where the program's own function behind a callback is defined, or nothing."""
+    code = getattr(function_behind(callback), "__code__", None)
+    return "" if code is None else site_of(code, code.co_firstlineno)
+
+
+def function_behind(callback: Any) -> Any:
+    """Return the program's own function behind a callback, or None.
 
     JAX wraps what it is given in functions of its own, and so do other libraries.
     """
@@ -40,7 +46,7 @@ def line_of_function(callback: Any) -> str:
         function = behind.pop(0)
         code = getattr(function, "__code__", None)
         if code is not None and not is_library(code.co_filename):
-            return site_of(code, code.co_firstlineno)
+            return function
         cells = getattr(function, "__closure__", None) or ()
         held = [cell.cell_contents for cell in cells if not _is_empty(cell)]
         names = (*_WRAPPED, *getattr(type(function), "__slots__", ()))
@@ -48,7 +54,7 @@ def line_of_function(callback: Any) -> str:
         held += getattr(function, "args", ()) if isinstance(function, functools.partial) else ()
         held += getattr(function, "__dict__", {}).values()
         behind += [each for each in held if callable(each) and not isinstance(each, type)]
-    return ""
+    return None
 
 
 def _is_empty(cell: Any) -> bool:

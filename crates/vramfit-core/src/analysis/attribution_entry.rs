@@ -1,5 +1,7 @@
 //! Bytes that have one owner, one name and one line.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -153,4 +155,16 @@ impl EntrySet {
         });
         parts
     }
+}
+
+/// Returns the line that made most bytes of some entries, and how many; `None` without any.
+pub fn largest_line<'a>(
+    entries: impl Iterator<Item = &'a AttributionEntry>,
+) -> Option<(&'a str, u64)> {
+    let mut by_line: BTreeMap<&str, u64> = BTreeMap::new();
+    for entry in entries {
+        *by_line.entry(&entry.site).or_default() += entry.bytes;
+    }
+    // Of equals the first.
+    by_line.into_iter().rev().max_by_key(|(_, bytes)| *bytes)
 }

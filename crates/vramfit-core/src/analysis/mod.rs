@@ -57,7 +57,7 @@ mod verdict;
 pub use allocation_failure::{AllocationFailure, MAX_FAILURES_KEPT};
 pub use analyzer::{summarize, summarize_events, summarize_until};
 pub use attribution::Attribution;
-pub use attribution_entry::{AttributionEntry, EntryKind};
+pub use attribution_entry::{AttributionEntry, EntryKind, largest_line};
 pub use cause::{Cause, CauseGroup, NextPeak, ValueSize};
 pub use comparison::{Comparison, ReplayOverrides, compare};
 pub use condition::{Bearing, Condition, LastExecution, LinkTraffic, ProgramNeed};

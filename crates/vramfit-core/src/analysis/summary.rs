@@ -84,6 +84,9 @@ pub struct RunSummary {
     pub hosts: Option<HostsSummary>,
     /// Whether the program failed differently, or not at all, when reads of values that were not computed gave others.
     pub is_placeholder_cause: bool,
+    /// Set in a run in which values that were not computed read as 1, because the program failed where they read as 0:
+    /// the line of the read before that.
+    pub read_as_one: Option<String>,
     /// Edits of the program that were measured, in the order in which they are worth reading. Put in by the command that
     /// measures them.
     pub measured_edits: Vec<MeasuredEdit>,
@@ -127,6 +130,9 @@ pub struct RunSummary {
     /// What is not exact about the allocator; `None` when it agrees with the real one.
     pub allocator_model: Option<&'static str>,
 }
+
+/// Memory that takes more steps than this to be full is not.
+const MAX_STEPS_TO_FULL: u64 = 1_000_000;
 
 /// Where the memory of one program of an [`RunSummary`] goes.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,6 +203,14 @@ impl RunSummary {
     pub fn spare_bytes(&self, device: u32) -> Option<u64> {
         let device = self.devices.get(device as usize).filter(|_| self.fits() == Some(true))?;
         device.capacity_bytes.checked_sub(device.peak_bytes)
+    }
+
+    /// Returns `true` if a leak could ever fill the memory: not a number that each step keeps.
+    pub fn is_relevant(&self, leak: &LeakSummary) -> bool {
+        let device = self.devices.get(leak.device as usize);
+        let capacity_bytes = device.map_or(0, |device| device.capacity_bytes);
+        let per_step = leak.allocated_bytes / leak.steps.max(1);
+        per_step.saturating_mul(MAX_STEPS_TO_FULL) >= capacity_bytes
     }
 
     /// Returns what began after the first training steps, in order.

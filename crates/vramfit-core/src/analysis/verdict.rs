@@ -126,15 +126,21 @@ impl RunSummary {
 
     /// Whether values that were not computed decided what ran.
     fn placeholder_decides(&self) -> Option<Condition> {
-        let first = self.decisive_read()?;
-        let is_decisive = |line: &&UnknownReadLine| line.is_decisive();
-        let lines = self.facts.unknown_reads.lines.iter().filter(is_decisive);
+        let lines = &self.facts.unknown_reads.lines;
+        let needed = self.read_as_one.as_ref();
+        let needed = needed.and_then(|site| lines.iter().find(|line| line.site == *site));
+        let first = needed.or_else(|| self.decisive_read())?;
+        let others = lines.iter().filter(|line| line.is_decisive() && line.site != first.site);
         let decision = |text: &Option<String>| text.clone().filter(|_| first.shapes == 0);
+        let (expression, value) = match needed {
+            Some(_) => (Some(first.expression.clone().unwrap_or_default()), Some("1".to_owned())),
+            None => (decision(&first.expression), decision(&first.value)),
+        };
         Some(Condition::PlaceholderDecides {
             site: first.site.clone(),
-            expression: decision(&first.expression),
-            value: decision(&first.value),
-            other_lines: lines.count() - 1,
+            expression,
+            value,
+            other_lines: others.count(),
             // What one host reads of another decides how often all of them train.
             replaces_step: self.header.hosts > 1
                 && self.step_evidence.unwrap_or_default() < Evidence::BackwardPass,

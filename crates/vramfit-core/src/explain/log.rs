@@ -83,6 +83,8 @@ pub struct Log {
     pub(super) steps: Counter,
     /// Line of the last message about a checkpoint or an evaluation.
     other_phase_line: u64,
+    /// The line of a progress bar that has come to its end; 0 once another is on its way.
+    finished_bar_line: u64,
     pub(super) compilations: BTreeMap<String, Counter>,
     pub(super) stats: BTreeMap<StatName, StatSeries>,
 }
@@ -137,7 +139,10 @@ impl Log {
     pub(super) fn add(&mut self, message: Message, block: &Block, at: usize) {
         self.next_order += 1;
         match message {
-            Message::Step { number } => return self.count_step(number, block, at),
+            Message::Step { number, is_last } => {
+                self.finished_bar_line = if is_last { block.line_number(at) } else { 0 };
+                return self.count_step(number, block, at);
+            }
             Message::Compilation { program } => return self.count_compilation(program, block, at),
             Message::MemoryStat { name, bytes } => self.add_stat(name, bytes),
             Message::PeakBuffer(buffer) => {
@@ -174,8 +179,9 @@ impl Log {
             text: place.text,
             message,
             step_lines_before: self.steps.count,
-            in_other_phase: self.other_phase_line > 0
-                && place.line - self.other_phase_line.min(place.line) <= OTHER_PHASE_LINES,
+            in_other_phase: [self.other_phase_line, self.finished_bar_line]
+                .iter()
+                .any(|line| *line > 0 && place.line - line.min(&place.line) <= OTHER_PHASE_LINES),
             steps_before: self.steps.count.max(self.steps.number),
         });
     }

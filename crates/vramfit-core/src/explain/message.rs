@@ -122,7 +122,7 @@ pub(super) enum Message {
     /// A program was compiled.
     Compilation { program: String },
     /// The number of a step.
-    Step { number: u64 },
+    Step { number: u64, is_last: bool },
     /// Checkpoints are copied to pinned memory of the host.
     PinnedTransfers,
     /// Something of JAX, so that JAX runs in this process.

@@ -39,7 +39,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         library_scratch::section(summary),
         settings::section(summary),
         compiler_warnings::section(summary),
-        facts::leaks::section(&summary.leaks, |device| summary.spare_bytes(device)),
+        leaks(summary),
         facts::array_holders::section(&summary.array_holders),
     ];
     let more_details = [
@@ -72,4 +72,11 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         metadata: overview::metadata(summary),
         json: json::dryrun(summary, &caveats),
     }
+}
+
+/// Memory that grows from step to step; a detail where that never matters.
+fn leaks(summary: &RunSummary) -> Option<Section> {
+    let section = facts::leaks::section(&summary.leaks, |device| summary.spare_bytes(device))?;
+    let is_relevant = summary.leaks.iter().any(|leak| summary.is_relevant(leak));
+    Some(if is_relevant { section } else { section.into_detail() })
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use vramfit_core::run_config::Fill;
 use vramfit_core::trace::Event;
 
 use crate::buffer::host_exchange;
@@ -203,6 +204,12 @@ fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
                 errors: call.errors,
                 error,
             });
+        }
+        if let Some(parameter) = &call.deciding_parameter {
+            let value = if machine.header.run.fill == Fill::Zeros { "0" } else { "1" };
+            let (expression, value) = (session.intern(parameter), session.intern(value));
+            let bytes = call.argument_bytes;
+            session.record(&Event::DecisiveRead { site, bytes, expression, value });
         }
         if let Some((calls, reason)) = call.skipped {
             session.record(&Event::CallbackSkipped { site, calls, reason });

@@ -190,6 +190,7 @@ impl TraceAnalyzer {
             communicators: count_communicators(source.notes()),
             hosts: None,
             is_placeholder_cause: false,
+            read_as_one: None,
             measured_edits: Vec::new(),
             not_computed: source.not_computed().to_vec(),
             autotune_range,

@@ -10,10 +10,17 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
         _ => false,
     };
     let first = facts.log.first(is_host)?;
-    let named = facts.log.find(|message| match message {
-        Message::Host { how, .. } => Some(*how),
-        Message::DriverRefusal { .. } => Some(HostFailure::PinnedPool),
+    // A job manager knows why; the shell that says the same before it does not.
+    let killed = facts.log.find(|message| match message {
+        Message::Host { how: HostFailure::Killed, .. } => Some(HostFailure::Killed),
         _ => None,
+    });
+    let named = killed.or_else(|| {
+        facts.log.find(|message| match message {
+            Message::Host { how, .. } => Some(*how),
+            Message::DriverRefusal { .. } => Some(HostFailure::PinnedPool),
+            _ => None,
+        })
     });
     let how = named.map_or(HostFailure::Compiler, |(_, how)| how);
     // XLA copies without pinned memory then.

@@ -277,7 +277,7 @@ fn step(at: &Match<'_>) -> Option<Message> {
     // `step_size1e-3` and `step2_model` are names.
     let is_name = rest.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
     let is_name = is_name || rest.starts_with(b".py");
-    (!is_name || rest.starts_with(b"loss")).then_some(Message::Step { number })
+    (!is_name || rest.starts_with(b"loss")).then_some(Message::Step { number, is_last: false })
 }
 
 /// `481/938 [10:20<11:47, 1.55s/it`, a progress bar of tqdm.
@@ -287,8 +287,9 @@ fn progress_bar(at: &Match<'_>) -> Option<Message> {
     let count = &before[..bracket];
     let is_count = |byte: &&u8| byte.is_ascii_digit() || **byte == b'/';
     let length = count.iter().rev().take_while(is_count).count();
-    let (number, _) = plain_integer(&count[count.len() - length..])?;
-    Some(Message::Step { number })
+    let (number, rest) = plain_integer(&count[count.len() - length..])?;
+    let all = rest.strip_prefix(b"/").and_then(plain_integer);
+    Some(Message::Step { number, is_last: all.is_some_and(|(all, _)| all == number) })
 }
 
 /// `jax 0.10.2`, `jaxlib==0.4.30`, `jax[cuda12]: 0.5.3`, `jax version: 0.6.0`

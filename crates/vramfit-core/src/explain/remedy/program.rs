@@ -6,6 +6,7 @@ use super::pool::{
 };
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
+use crate::explain::figures::NeedFigures;
 use crate::explain::message::Message;
 use crate::explain::need::LARGE_BYTES;
 use crate::explain::start::batch_option;
@@ -178,6 +179,9 @@ fn narrow_types(facts: &Facts<'_>) -> Option<Remedy> {
 /// Fewer arrays at the same time.
 fn donate(facts: &Facts<'_>) -> Option<Remedy> {
     let refused = facts.log.has(|message| *message == Message::DonationWarning);
+    if !refused && facts.figures.need.is_some_and(reuses_arguments) {
+        return None;
+    }
     let text = match (refused, facts.workload()) {
         (true, _) => {
             "make donated arguments usable, as the warning in the log lists them: shape and type have to be those of \
@@ -193,6 +197,13 @@ fn donate(facts: &Facts<'_>) -> Option<Remedy> {
     };
     let command = format!("vramfit dryrun --gpu {} --full -- {}", facts.gpu_name(), facts.command);
     Some(Remedy::new("donate", text, command))
+}
+
+/// Returns `true` if outputs take the place of arguments already: XLA's total counts memory that both share once.
+fn reuses_arguments(need: NeedFigures) -> bool {
+    let parts = need.argument_bytes + need.live_out_bytes + need.temp_bytes;
+    let shared = parts.saturating_sub(need.total_bytes);
+    shared > 0 && shared >= need.live_out_bytes / 10 * 9
 }
 
 /// Makes smaller what the program returns.

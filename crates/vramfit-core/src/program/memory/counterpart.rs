@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arguments::Arguments;
+use super::owner::Meaning;
+use super::path::meaning_of;
 use super::update::Update;
 use super::{Names, Owner, Undonated};
 use crate::program::{ElementType, MemorySpace, Program, Shape};
@@ -30,8 +32,14 @@ pub(super) fn counterparts(
 ) -> Vec<Option<usize>> {
     let is_differentiated = |argument: usize| differentiated.get(argument) == Some(&true);
     let is_gradient = |output: usize| gradients.get(output) != Some(&false);
+    // XLA adds the gradient of an embedding to its old moment in one operation, that of the gradient.
+    let is_moment = |argument: usize| {
+        let path = names.arguments.get(argument);
+        let meaning = path.map_or(Meaning::Unknown, |path| meaning_of(path));
+        matches!(meaning, Meaning::Moment | Meaning::Settled(Owner::OptimizerState))
+    };
     let of_parameters: FxHashSet<usize> = by_path(program, names, |argument, output| {
-        is_gradient(output) && is_differentiated(argument)
+        is_gradient(output) && is_differentiated(argument) && !is_moment(argument)
     })
     .into_iter()
     .flatten()
@@ -39,7 +47,7 @@ pub(super) fn counterparts(
     let mut found = by_path(program, names, |argument, output| {
         // A state may keep a gradient: the forces on bodies.
         let is_kept = !is_differentiated(argument) && !of_parameters.contains(&output);
-        !is_gradient(output) || is_kept
+        !is_gradient(output) || is_kept || is_moment(argument)
     });
     by_update(program, updates, &mut found);
     found
@@ -240,6 +248,23 @@ mod tests {
             donated_in_vain: Vec::new(),
         };
         (program, names)
+    }
+
+    #[test]
+    fn a_moment_that_a_gradient_is_added_to_is_replaced() {
+        let (program, names) = program(
+            &[("p['emb']", 4), ("o[0].trace['emb']", 4)],
+            &[("result[0]['emb']", 4), ("result[1][0].trace['emb']", 4)],
+        );
+        let found = counterparts(&program, &names, &[false, true], &[true; 2], &[]);
+        assert_eq!(found, [Some(0), Some(1)]);
+        // Gradients that are returned beside a moment are those of the parameter.
+        let (program, names) = super::tests::program(
+            &[("p['emb']", 4), ("mu['emb']", 4)],
+            &[("result[0]['emb']", 4), ("result[1]['emb']", 4)],
+        );
+        let found = counterparts(&program, &names, &[true, false], &[true; 2], &[]);
+        assert_eq!(found, [None, Some(1)]);
     }
 
     #[test]

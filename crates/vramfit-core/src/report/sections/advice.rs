@@ -7,16 +7,19 @@ use std::cmp::Reverse;
 
 use crate::allocator::AllocatorKind;
 use crate::analysis::facts::unread_outputs;
-use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary};
+use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary, largest_line};
 use crate::bytes::Bytes;
 use crate::explain::batch_option;
 use crate::gpu;
-use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
+use crate::program::{ProgramMemory, parse_dimensions};
 use crate::report::Section;
 use crate::report::phrases::{file_name, largest_argument};
 use crate::section::Advice;
 use crate::settings::{SPILLED_PART, USUAL_UNIFIED_FRACTION};
+
+/// Beyond this many times the batch, other values than those of today's peak decide, and no number is told.
+const MAX_EXTRAPOLATION: f64 = 16.0;
 
 /// What is less than one in this many of the whole is left out.
 const MIN_SHOWN_FRACTION: u64 = 20;
@@ -83,6 +86,9 @@ fn larger_batch(summary: &RunSummary) -> Option<String> {
         return None;
     }
     let factor = room_bytes as f64 / growing_bytes as f64;
+    if factor >= MAX_EXTRAPOLATION {
+        return Some("a batch many times as large".to_owned());
+    }
     Some(match batch_option(&summary.header.command.join(" ")) {
         Some(batch) => {
             let size = round_down((batch.size as f64 * factor) as u64);
@@ -107,6 +113,7 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     let min_bytes = (total_bytes / MIN_SHOWN_FRACTION).max(1);
     let program = summary.program_memory.as_ref();
     let program = program.filter(|program| Some(program.program) == attribution.program);
+    let name = |index: usize| summary.programs.get(index).map_or("", |it| it.name.as_str());
     let mut found: Vec<Advice> = Vec::new();
     if let Some(program) = program {
         let memory = &program.memory;
@@ -116,11 +123,23 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         found.extend(unused_donation(memory));
         found.extend(unread_outputs::advice(&program.unread_outputs));
         found.extend(replication(&program.replicated));
-        found.extend(activations(memory));
-        // How the elements are divided among GPUs is not known when they are mapped.
-        found.extend(chunks(memory).filter(|_| summary.header.devices == 1));
-        found.extend(precision(memory, &summary.header.gpu().name));
-        found.extend(smaller_batch(memory, summary));
+        let capacity_bytes =
+            summary.critical_device().map_or(u64::MAX, |device| device.capacity_bytes);
+        match outputs_alone(memory, name(program.program), capacity_bytes) {
+            // Then no other way to compute them helps.
+            Some(advice) => found.push(advice),
+            None => {
+                let saved = EntryKind::Program(Owner::Activations);
+                let entry = attribution.parts.iter().find(|entry| entry.kind == saved);
+                found.extend(activations(memory, entry.map(|entry| entry.site.as_str())));
+                // How the elements are divided among GPUs is not known when they are mapped.
+                found.extend(chunks(memory).filter(|_| summary.header.devices == 1));
+                found.extend(precision(memory, &summary.header.gpu().name));
+                found.extend(smaller_batch(memory, summary, capacity_bytes));
+            }
+        }
+        found.extend(double_precision(memory));
+        found.extend(fewer_rows(memory, name(program.program), summary));
         // Without the program's arguments nobody knows which arrays it uses.
         found.extend(other_arrays(attribution));
     }
@@ -204,7 +223,9 @@ fn replication(arguments: &[ReplicatedArgument]) -> Option<Advice> {
 }
 
 /// What the forward pass saves for the backward pass.
-fn activations(memory: &ProgramMemory) -> Option<Advice> {
+///
+/// `line` is where the largest entry of the breakdown comes from.
+fn activations(memory: &ProgramMemory, line: Option<&str>) -> Option<Advice> {
     let bytes = memory.bytes_of(Owner::Activations);
     if bytes < memory.occupied_bytes() / MIN_ACTIVATIONS_FRACTION {
         return None;
@@ -212,7 +233,8 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     let buffers = memory.buffers.iter();
     let saved = buffers.filter(|buffer| buffer.owner == Owner::Activations);
     let largest = saved.max_by_key(|buffer| buffer.peak_bytes)?;
-    let at = at_line(memory, largest);
+    let line = line.filter(|line| !line.is_empty());
+    let at = line.map_or_else(String::new, |line| format!(", the largest at {}", file_name(line)));
     let remedy = match memory.buffers.iter().any(is_rematerializing) {
         false if is_checkpointed(largest) => {
             "it is inside a `jax.checkpoint` that recomputes nothing, as its `policy` keeps all; with \
@@ -312,11 +334,79 @@ fn supports_bfloat16(name: &str) -> bool {
     gpu.is_none_or(|gpu| gpu.compute_capability >= (8, 0))
 }
 
+/// Double precision, which JAX only uses where it was asked for.
+fn double_precision(memory: &ProgramMemory) -> Option<Advice> {
+    let is_double =
+        |buffer: &&Buffer| ["f64[", "c128["].iter().any(|start| buffer.shape.starts_with(start));
+    let double = memory.buffers.iter().filter(is_double);
+    let bytes: u64 = double.clone().map(|buffer| buffer.peak_bytes).sum();
+    let at = at_line(memory, double.max_by_key(|buffer| buffer.peak_bytes)?);
+    Some(Advice {
+        bytes: bytes / 2,
+        text: format!(
+            "compute in single precision where that is accurate enough: {} are float64 or complex128{at}, and would take \
+             half as much (`jax_enable_x64`, or a `dtype` in the program)",
+            Bytes(bytes)
+        ),
+    })
+}
+
+/// Results that have no room whatever else a program needs.
+fn outputs_alone(memory: &ProgramMemory, program: &str, capacity_bytes: u64) -> Option<Advice> {
+    let bytes = memory.bytes_of(Owner::Outputs);
+    (bytes > capacity_bytes).then(|| Advice {
+        bytes,
+        text: format!(
+            "return less from `{program}`, or a part in each call: its outputs alone are {}, more than the pool's {}",
+            Bytes(bytes),
+            Bytes(capacity_bytes)
+        ),
+    })
+}
+
+/// A part of the rows of an argument in each call, where a program that does not train has a value with as many.
+fn fewer_rows(memory: &ProgramMemory, program: &str, summary: &RunSummary) -> Option<Advice> {
+    summary.out_of_memory()?;
+    if memory.is_differentiated() {
+        return None;
+    }
+    let made = |buffer: &&Buffer| matches!(buffer.owner, Owner::Temporaries | Owner::Outputs);
+    let largest = memory.buffers.iter().filter(made).max_by_key(|buffer| buffer.peak_bytes)?;
+    let rows = |buffer: &Buffer| {
+        let rows = parse_dimensions(&buffer.shape)?.first().copied();
+        rows.filter(|rows| *rows > 1)
+    };
+    let count = rows(largest)?;
+    let mut arguments = memory.buffers.iter();
+    let argument = arguments.find(|buffer| {
+        buffer.owner == Owner::Batch && !buffer.path.is_empty() && rows(buffer) == Some(count)
+    })?;
+    let with_rows = |buffer: &&Buffer| made(buffer) && rows(buffer) == Some(count);
+    let bytes = memory.buffers.iter().filter(with_rows).map(|buffer| buffer.peak_bytes).sum();
+    let at = at_line(memory, largest);
+    Some(Advice {
+        bytes,
+        text: format!(
+            "call `{program}` with fewer than {count} rows of `{}` at a time: {} have as many rows, the largest \
+             `{}`{}",
+            argument.path,
+            Bytes(bytes),
+            largest.shape,
+            at.replace(", the largest at", " at")
+        ),
+    })
+}
+
 /// A part of the batch, where the temporaries of a program do not fit that trains a model.
-fn smaller_batch(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
+fn smaller_batch(
+    memory: &ProgramMemory,
+    summary: &RunSummary,
+    capacity_bytes: u64,
+) -> Option<Advice> {
     summary.out_of_memory()?;
     let has_batch = memory.bytes_of(Owner::Batch) > 0 && memory.bytes_of(Owner::Activations) > 0;
-    has_batch.then(|| Advice {
+    let other_bytes = memory.occupied_bytes().saturating_sub(memory.temp_bytes);
+    (has_batch && other_bytes < capacity_bytes).then(|| Advice {
         bytes: memory.temp_bytes,
         text: format!(
             "a smaller batch: the temporaries are {}; `vramfit plan --vary` finds the largest batch that \
@@ -344,14 +434,12 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
     let entries = attribution.parts.iter();
     let others = entries.filter(|entry| entry.kind == EntryKind::OtherArrays && !entry.read_later);
     let bytes = others.clone().map(|entry| entry.bytes).sum();
-    // The largest comes first.
-    let largest = others.clone().next()?;
-    let line = file_name(&largest.site);
-    let is_all = largest.bytes == bytes;
+    let (site, line_bytes) = largest_line(others)?;
+    let (line, is_all) = (file_name(site), line_bytes == bytes);
     let at = match (line, is_all) {
         ("", _) => String::new(),
         (line, true) => format!(", from {line}"),
-        (line, false) => format!(", {} of it from {line}", Bytes(largest.bytes)),
+        (line, false) => format!(", {} of it from {line}", Bytes(line_bytes)),
     };
     Some(Advice {
         bytes,
@@ -409,7 +497,8 @@ mod tests {
 
     #[test]
     fn a_program_that_rematerializes_is_not_advised_to() {
-        let text = |operations: &[&str]| activations(&memory(operations)).expect("all of it").text;
+        let text =
+            |operations: &[&str]| activations(&memory(operations), None).expect("all of it").text;
         let plain = text(&["jit(step)/jvp()/dot_general"]);
         assert!(
             plain.contains("(`jax.checkpoint`): 4.0 KiB are saved activations; around a layer"),

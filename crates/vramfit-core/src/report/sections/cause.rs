@@ -21,7 +21,7 @@ const MIN_CONSTANT_BYTES: u64 = 1 << 20;
 pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     let mut sentences = Vec::new();
     sentences.extend(fragmentation(summary));
-    sentences.extend(summary.leaks.first().map(leak));
+    sentences.extend(summary.leaks.first().filter(|it| summary.is_relevant(it)).map(leak));
     sentences.extend(unused_gpus(summary));
     sentences.extend(whole_batch(summary));
     let attribution = summary.attribution.as_ref();

@@ -125,6 +125,12 @@ fn link_traffic(traffic: &LinkTraffic) -> String {
 pub(in crate::report) fn clause(condition: &Condition) -> String {
     match condition {
         Condition::SharedGpu { .. } => processes::clause(condition).unwrap_or_default(),
+        Condition::ProcessFailed {
+            error: Some(error), after, placeholder_read: Some(_), ..
+        } => {
+            let (after, cause) = (after_last(after.as_ref()), cause(error));
+            format!("the program failed {after} because of a value that was not computed ({cause})")
+        }
         Condition::ProcessFailed { exit, error, after, .. } => {
             let after = after_last(after.as_ref());
             match (error, exit) {

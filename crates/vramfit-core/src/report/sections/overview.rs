@@ -41,6 +41,10 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
     metrics.push(limit(&summary.header, device));
     let peak = device.peak.as_ref();
     let label = match summary.out_of_memory() {
+        Some(first) if peak.is_some_and(|peak| peak.event > first.context.event) => {
+            // The program went on.
+            "peak of the run"
+        }
         Some(_) => "peak before failure",
         None => "peak in use",
     };

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
+use crate::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary, largest_line};
 use crate::report::phrases::{file_name, gpu_suffix};
 use crate::report::{Content, Node, OwnerBytes, Section, Table, Tree, Value};
 
@@ -48,11 +48,16 @@ pub(in crate::report) fn bytes_of_kinds(
 pub(in crate::report) fn by_kind(summary: &RunSummary) -> Option<Section> {
     let attribution = summary.attribution.as_ref()?;
     let rows = kinds(attribution).into_iter().map(|(kind, bytes, largest)| {
+        // Arrays that no program has named are told by their line.
+        let is_array = matches!(kind, EntryKind::Arrays | EntryKind::OtherArrays);
+        let arrays = attribution.parts.iter().filter(|entry| is_array && entry.kind == kind);
+        let line = largest_line(arrays).map(|(site, _)| file_name(site));
+        let line = line.filter(|line| largest.path.is_empty() && !line.is_empty());
         vec![
             Value::Text(kind.label().to_owned()),
             Value::Bytes(bytes),
             Value::Fraction(bytes as f64 / attribution.total_bytes.max(1) as f64),
-            Value::Text(short_name(largest).to_owned()),
+            Value::Text(line.unwrap_or_else(|| short_name(largest)).to_owned()),
         ]
     });
     let table = Table::new(

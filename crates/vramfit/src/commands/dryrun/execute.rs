@@ -1,12 +1,15 @@
 //! Runs a program on virtual GPUs and reports.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vramfit_core::Result;
+use vramfit_core::analysis::RunSummary;
 
+use super::outcome::FinishedRun;
 use super::run_one::run_program;
+use super::second_fill::SecondRun;
 use super::spec::DryrunSpec;
-use super::{outcome, remedies, run_hosts, second_fill};
+use super::{outcome, remedies, run_hosts};
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -23,8 +26,24 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
     let run = run_program(spec, context, output)?;
     let elapsed = begin.elapsed();
     let mut summary = outcome::summarize_run(&run, output)?;
-    summary.is_placeholder_cause =
-        second_fill::failure_depends_on_fill(&summary, elapsed, spec, context, output);
+    let second = SecondRun::after(&summary, elapsed, spec, context, output);
+    summary.is_placeholder_cause = second.is_some();
+    let Some(mut second) = second.filter(|second| second.summary.fits().is_some()) else {
+        return report(spec, &run, summary, elapsed, context, output);
+    };
+    second.replace(&summary, output)?;
+    report(&second.spec, &second.run, second.summary, elapsed, context, output)
+}
+
+/// Measures what would help, and reports.
+fn report(
+    spec: &DryrunSpec,
+    run: &FinishedRun,
+    mut summary: RunSummary,
+    elapsed: Duration,
+    context: &Context,
+    output: &mut Output,
+) -> Result<Status> {
     summary.measured_edits = remedies::measure_edits(spec, &summary, elapsed, context, output);
-    outcome::report_outcome(&run, &summary, &spec.results, output)
+    outcome::report_outcome(run, &summary, &spec.results, output)
 }

@@ -1,15 +1,18 @@
 //! Whether a failure of the program comes from placeholder values: it is run again with others.
 
+use std::path::Path;
 use std::time::Duration;
 
-use vramfit_core::analysis::RunSummary;
+use vramfit_core::Result;
+use vramfit_core::analysis::{RunSummary, trace_files};
 use vramfit_core::run_config::{Fill, RunConfig};
 
-use super::outcome::summarize_run;
-use super::result_files::ResultFiles;
+use super::outcome::{FinishedRun, summarize_run};
+use super::result_files::{ResultFiles, remove_traces};
 use super::run_one::run_program;
 use super::spec::DryrunSpec;
 use crate::context::Context;
+use crate::files::cannot_write;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
 
@@ -22,43 +25,80 @@ const MIN_TIME: Duration = Duration::from_secs(20);
 const NEVER_BY_VALUES: [&str; 5] =
     ["ImportError", "KeyboardInterrupt", "ModuleNotFoundError", "NameError", "SyntaxError"];
 
-/// Returns whether a program that read placeholders and failed, fails differently, or not at all, if they read as
-/// other values. `false` where that cannot be found out in reasonable time.
-pub(super) fn failure_depends_on_fill(
-    first: &RunSummary,
-    elapsed: Duration,
-    spec: &DryrunSpec,
-    context: &Context,
-    output: &Output,
-) -> bool {
-    let by_values = |name: &str| !NEVER_BY_VALUES.contains(&name);
-    let is_candidate = first.facts.unknown_reads.last.is_some()
-        && !first.is_refused()
-        && first.fits().is_none()
-        && first.uncaught_error.as_ref().is_some_and(|it| by_values(&it.name));
-    is_candidate && run_with_other_fill(first, elapsed, spec, context, output).unwrap_or(false)
+/// A run in which values that were not computed read as 1.
+pub(super) struct SecondRun {
+    pub(super) spec: DryrunSpec,
+    pub(super) run: FinishedRun,
+    pub(super) summary: RunSummary,
+    _folder: TempDirectory,
 }
 
-fn run_with_other_fill(
-    first: &RunSummary,
-    elapsed: Duration,
-    spec: &DryrunSpec,
-    context: &Context,
-    output: &Output,
-) -> Option<bool> {
-    let folder = TempDirectory::create().ok()?;
-    let fill = if spec.run.fill == Fill::Zeros { Fill::Ones } else { Fill::Zeros };
-    let second = DryrunSpec {
-        run: RunConfig { fill, ..spec.run.clone() },
-        time_limit: Some(MIN_TIME.max(elapsed * TIME_FACTOR)),
-        log: Some(folder.path().join("output.log")),
-        results: ResultFiles::default(),
-        ..spec.clone()
-    };
-    let mut quiet = output.quiet();
-    let run = run_program(&second, context, &mut quiet).ok()?;
-    let summary = summarize_run(&run, &quiet).ok()?;
-    Some(failure(&summary) != failure(first))
+impl SecondRun {
+    /// Runs a program again that read placeholders and failed, with other values for them. `None` where it fails alike,
+    /// or where that cannot be found out in reasonable time.
+    pub(super) fn after(
+        first: &RunSummary,
+        elapsed: Duration,
+        spec: &DryrunSpec,
+        context: &Context,
+        output: &Output,
+    ) -> Option<SecondRun> {
+        let by_values = |name: &str| !NEVER_BY_VALUES.contains(&name);
+        let is_candidate = first.facts.unknown_reads.last.is_some()
+            && !first.is_refused()
+            && first.fits().is_none()
+            && first.uncaught_error.as_ref().is_some_and(|it| by_values(&it.name));
+        if !is_candidate {
+            return None;
+        }
+        let folder = TempDirectory::create().ok()?;
+        let fill = if spec.run.fill == Fill::Zeros { Fill::Ones } else { Fill::Zeros };
+        let other = DryrunSpec { run: RunConfig { fill, ..spec.run.clone() }, ..spec.clone() };
+        let bounded = DryrunSpec {
+            time_limit: Some(MIN_TIME.max(elapsed * TIME_FACTOR)),
+            log: Some(folder.path().join("output.log")),
+            results: ResultFiles::default(),
+            ..other.clone()
+        };
+        let mut quiet = output.quiet();
+        let run = run_program(&bounded, context, &mut quiet).ok()?;
+        let summary = summarize_run(&run, &quiet).ok()?;
+        (failure(&summary) != failure(first)).then(|| SecondRun {
+            spec: other,
+            run,
+            summary,
+            _folder: folder,
+        })
+    }
+
+    /// Makes it the result of the dry run, where it says what the first one could not: puts its traces where those of the
+    /// first are kept.
+    ///
+    /// # Errors
+    /// `io` when the traces cannot be replaced.
+    pub(super) fn replace(&mut self, first: &RunSummary, output: &mut Output) -> Result<()> {
+        self.summary.read_as_one.clone_from(&first.facts.unknown_reads.last);
+        let error = first.uncaught_error.as_ref();
+        let failure = error.map_or_else(String::new, |error| {
+            let line = error.site.rsplit('/').next().unwrap_or_default();
+            format!(" ({} at {line})", error.name)
+        });
+        output.info(&format!(
+            "note: the program failed because values that were not computed read as 0{failure}; what follows is the \
+             result of a second run, in which they read as 1"
+        ));
+        let Some(kept) = &self.spec.results.trace else { return Ok(()) };
+        remove_traces(kept)?;
+        for trace in trace_files(&self.run.trace) {
+            let name =
+                |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let suffix = name(&trace).split_off(name(&self.run.trace).len());
+            let to = kept.with_file_name(name(kept) + &suffix);
+            std::fs::copy(&trace, &to).map_err(|error| cannot_write(&to, error))?;
+        }
+        self.run.trace.clone_from(kept);
+        Ok(())
+    }
 }
 
 /// Returns where and by which error a program failed. Not the message, which may repeat the values.

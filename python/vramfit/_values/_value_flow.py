@@ -1,0 +1,351 @@
+"""Follows a value through the user's source to where it decides something.
+
+From an expression upwards to the tests of its function; through variables and attributes; through
+``return`` and ``yield`` to those who call; and into functions and methods of the user's that it is
+passed to. Names are enough where types are not known: of several methods of a name, each is looked
+at. What a library does with a value is not known, and is taken for storing or showing it.
+"""
+
+from __future__ import annotations
+
+import ast
+from types import FrameType
+from typing import Any
+
+from vramfit._inprogram._frames import is_library
+from vramfit._values._user_source import (
+    FUNCTIONS,
+    Source,
+    all_parameters,
+    called_name,
+    find_definitions,
+    first_line,
+    is_library_module,
+    parameters,
+    source_of,
+    variable_name,
+)
+
+# Functions that give a number made of a number.
+CONVERSIONS = {"abs", "bool", "complex", "float", "index", "int", "item", "round", "tolist"}
+# What is handed to a function or a method of such a name is shown or stored.
+SINKS = {
+    "add_histogram", "add_scalar", "add_scalars", "critical", "debug", "dump", "dumps", "echo",
+    "error", "exception", "format", "hist", "imshow", "info", "isinstance", "len", "log",
+    "log_metrics", "plot", "print", "record", "repr", "save", "savefig", "savetxt", "savez",
+    "scalar", "scatter", "set_description", "set_description_str", "set_postfix",
+    "set_postfix_str", "str", "title", "type", "warn", "warning", "write", "writerow",
+    "writerows",
+}  # fmt: skip
+# Methods that put a value into the object that they belong to.
+_COLLECTORS = {"add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"}
+# Classes of Python whose methods these are.
+_CONTAINERS = {"Counter", "OrderedDict", "Queue", "defaultdict", "deque", "dict", "list", "set"}
+# Attributes that say nothing of the values.
+_SHAPES = {"dtype", "itemsize", "nbytes", "ndim", "shape", "size"}
+# What makes as many elements, or arrays as large, as a number says.
+_SIZED = {"arange", "empty", "eye", "full", "linspace", "ones", "range", "zeros"}
+# Functions of Python that hand on what they are given.
+_BUILTIN_FLOWS = {
+    "all", "any", "dict", "divmod", "enumerate", "filter", "list", "map", "max", "min", "next",
+    "pow", "reversed", "set", "sorted", "sum", "tuple", "zip",
+}  # fmt: skip
+# Decorators under which a function computes arrays: another read of those is needed to decide.
+_COMPILED = {"filter_jit", "filter_pmap", "jit", "pmap", "shard_map"}
+_NUMERIC_MODULES = ("np", "numpy", "math", "jnp", "jax")
+
+# A value that reaches more expressions is taken for one that decides nothing.
+_MAX_EXPRESSIONS = 20_000
+
+
+def expression_of(frame: FrameType) -> tuple[ast.AST | None, Source | None]:
+    """Return the expression that a frame evaluates, and the source that it stands in."""
+    source = source_of(frame.f_code, frame.f_globals)
+    if source is None or frame.f_lasti < 0:
+        return None, source
+    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    return source.at(positions), source
+
+
+class Flow:
+    """Where a value goes."""
+
+    def __init__(self, is_discrete: bool) -> None:
+        # What is supposed where it cannot be followed any further.
+        self._otherwise = is_discrete
+        # How many callers were asked: the answer is theirs as well.
+        self.callers = 0
+        self._sources: list[Source] = []
+        self._seen: set[ast.AST] = set()
+        self._variables: set[tuple[ast.AST | None, str]] = set()
+
+    def decides(
+        self, node: ast.AST, source: Source, frame: FrameType | None, element: int | None = None
+    ) -> bool:
+        """Return whether the value of an expression decides what runs, or how large it is.
+
+        Args:
+            node: The expression.
+            source: Where it stands.
+            frame: That which evaluates it now, if one does.
+            element: If only one element of a tuple is meant, which.
+        """
+        if source not in self._sources:
+            self._sources.append(source)
+        while len(self._seen) < _MAX_EXPRESSIONS:
+            if node in self._seen or node not in source.parents:
+                return False
+            self._seen.add(node)
+            parent = source.parents[node]
+            verdict = self._step(node, parent, source, frame, element)
+            if verdict is not None:
+                return verdict
+            if isinstance(parent, ast.Tuple) and node in parent.elts:
+                has_place = not any(isinstance(each, ast.Starred) for each in parent.elts)
+                element = parent.elts.index(node) if has_place else None
+            elif not isinstance(parent, (ast.IfExp, ast.NamedExpr)):
+                element = None
+            node = parent
+        return self._otherwise
+
+    def variable_decides(self, scope: ast.AST, name: str, source: Source) -> bool:
+        """Return whether a variable of a function, or of the module, decides anything."""
+        if (scope, name) in self._variables:
+            return False
+        self._variables.add((scope, name))
+        loads = (each for each in source.loads.get(name, ()) if _is_within(each, scope, source))
+        return any(self.decides(load, source, None) for load in loads)
+
+    def _attribute_decides(self, name: str) -> bool:
+        """Return whether an attribute decides anything, whatever object it is of."""
+        if (None, name) in self._variables:
+            return False
+        self._variables.add((None, name))
+        loads = [(each, source) for source in self._sources for each in source.loads.get(name, ())]
+        return any(self.decides(load, source, None) for load, source in loads)
+
+    def _step(
+        self,
+        node: ast.AST,
+        parent: ast.AST,
+        source: Source,
+        frame: FrameType | None,
+        element: int | None,
+    ) -> bool | None:
+        """Return the answer where it ends at a parent; None where the value flows through it."""
+        match parent:
+            case ast.If() | ast.While() | ast.IfExp() | ast.Assert():
+                # In the branches of a conditional expression it is the expression's value.
+                return True if node is parent.test else None
+            case ast.Match() | ast.Slice():
+                return True
+            case ast.comprehension():
+                if node in parent.ifs:
+                    return True
+                return self._assigned(parent.target, source, element)
+            case ast.For() | ast.AsyncFor():
+                return self._assigned(parent.target, source, element)
+            case ast.Call():
+                return self._argument(node, parent, source)
+            case ast.Attribute():
+                return False if parent.attr in _SHAPES else None
+            case ast.FormattedValue() | ast.JoinedStr() | ast.Expr():
+                return False
+            case ast.Assign():
+                return any(self._assigned(each, source, element) for each in parent.targets)
+            case ast.AnnAssign() | ast.AugAssign():
+                return self._assigned(parent.target, source, element)
+            case ast.NamedExpr():
+                return True if self._assigned(parent.target, source, element) else None
+            case ast.Return():
+                return self._returned(parent, source, frame, element)
+            case ast.Yield():
+                return self._yielded(parent, source, frame, element)
+            case ast.Lambda() | ast.YieldFrom():
+                return self._otherwise
+            case ast.expr() | ast.keyword():
+                return None
+        return self._otherwise
+
+    def _argument(self, node: ast.AST, call: ast.Call, source: Source) -> bool | None:
+        name = called_name(call)
+        if node is call.func:
+            return None  # a method of the value
+        functions = _called_functions(call, source)
+        if functions and isinstance(call.func, ast.Name):
+            return any(self._passed(node, call, *each) for each in functions)
+        if name in SINKS:
+            return False
+        if name in _SIZED or name.startswith("assert"):
+            return True
+        if isinstance(call.func, ast.Attribute):
+            collects = name in _COLLECTORS
+            if collects and self._assigned(call.func.value, source, None):
+                return True
+            if any(self._passed(node, call, *each) for each in functions):
+                return True
+            if collects or functions:
+                return False
+        if name in CONVERSIONS or _is_numeric(call.func) or name in _BUILTIN_FLOWS:
+            return None
+        return self._otherwise
+
+    def _passed(self, node: ast.AST, call: ast.Call, definition: ast.AST, source: Source) -> bool:
+        """Return whether an argument decides anything in a function of the user's."""
+        if source not in self._sources:
+            self._sources.append(source)
+        function: Any = definition
+        if isinstance(definition, ast.ClassDef):
+            methods = (each for each in definition.body if getattr(each, "name", "") == "__init__")
+            function = next(methods, None)
+        if function is None:
+            fields = [
+                each.target.id
+                for each in getattr(definition, "body", ())
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            ]
+            names = _reached(node, call, fields, fields)
+            return any(self._attribute_decides(f".{name}") for name in names)
+        if _COMPILED & set(_decorators(function)):
+            return self._otherwise
+        positional = parameters(function)
+        if source.is_method(function) and "staticmethod" not in _decorators(function):
+            positional = positional[1:]
+        names = _reached(node, call, positional, all_parameters(function))
+        return any(self.variable_decides(function, name, source) for name in names)
+
+    def _returned(
+        self, node: ast.AST, source: Source, frame: FrameType | None, element: int | None
+    ) -> bool:
+        """Return whether what a function returns decides anything for those who call it."""
+        function: Any = source.scope_of(node)
+        name = getattr(function, "name", "")
+        here = (name, first_line(function)) if name else None
+        if frame is None or (frame.f_code.co_name, frame.f_code.co_firstlineno) != here:
+            return self._used(function, element)
+        self.callers += 1
+        caller = frame.f_back
+        if caller is None or is_library(caller.f_code.co_filename):
+            return self._otherwise
+        call, caller_source = expression_of(caller)
+        if call is None or caller_source is None:
+            return self._otherwise
+        return self.decides(call, caller_source, caller, element)
+
+    def _yielded(
+        self, node: ast.AST, source: Source, frame: FrameType | None, element: int | None
+    ) -> bool:
+        """Return whether what a generator yields decides anything for those who iterate over it."""
+        if frame is not None and frame.f_back is not None:
+            self.callers += 1
+            consumer = source_of(frame.f_back.f_code, frame.f_back.f_globals)
+            if consumer is not None and not is_library(frame.f_back.f_code.co_filename):
+                self._sources.append(consumer)
+        return self._used(source.scope_of(node), element)
+
+    def _used(self, function: Any, element: int | None) -> bool:
+        """Return whether what a function returns decides anything wherever it is called."""
+        name = getattr(function, "name", "")
+        if any(each.endswith("property") for each in _decorators(function)):
+            return self._attribute_decides(f".{name}")
+        calls = [(call, source) for source in self._sources for call in source.calls.get(name, ())]
+        return bool(name) and any(
+            self.decides(call, source, None, element) for call, source in calls
+        )
+
+    def _assigned(self, target: ast.AST, source: Source, element: int | None) -> bool:
+        """Return whether a variable, an attribute or an element decides anything in its scope."""
+        match target:
+            case ast.Tuple() | ast.List():
+                has_place = not any(isinstance(each, ast.Starred) for each in target.elts)
+                if has_place and element is not None and element < len(target.elts):
+                    return self._assigned(target.elts[element], source, None)
+                return any(self._assigned(each, source, None) for each in target.elts)
+            case ast.Starred() | ast.Subscript():
+                return self._assigned(target.value, source, None)
+            case ast.Attribute():
+                return self._attribute_decides(variable_name(target))
+            case ast.Name():
+                return self.variable_decides(source.binding_scope(target), target.id, source)
+        return self._otherwise
+
+
+def _is_within(node: ast.AST, scope: ast.AST, source: Source) -> bool:
+    inner: ast.AST | None = node
+    while inner is not None and inner is not scope:
+        inner = source.parents.get(inner)
+    return inner is scope
+
+
+def _is_numeric(function: ast.AST) -> bool:
+    """Return whether a function is one of a module for numbers."""
+    while isinstance(function, ast.Attribute):
+        function = function.value
+    return isinstance(function, ast.Name) and function.id in _NUMERIC_MODULES
+
+
+def _decorators(function: Any) -> list[str]:
+    """Return the names of the decorators, and of what their calls are given (`partial(jit)`)."""
+    listed = getattr(function, "decorator_list", ())
+    calls = [each for each in listed if isinstance(each, ast.Call)]
+    parts = [*listed, *(part for call in calls for part in (call.func, *call.args))]
+    return [variable_name(part).lstrip(".") for part in parts]
+
+
+def _reached(node: ast.AST, call: ast.Call, positional: list[str], every: list[str]) -> list[str]:
+    """Return the parameters, or fields of a class, that an argument becomes."""
+    if isinstance(node, ast.keyword):
+        return [node.arg] if node.arg in every else every
+    place = next((at for at, each in enumerate(call.args) if each is node), len(positional))
+    if any(isinstance(each, ast.Starred) for each in call.args[: place + 1]):
+        return every
+    # What has no place of its own is one of the rest (`*args`).
+    return [positional[place]] if place < len(positional) else every[len(positional) :]
+
+
+def _called_functions(call: ast.Call, source: Source) -> list[tuple[ast.AST, Source]]:
+    """Return the functions of the user's that a call may run, and the classes that it may make."""
+    function = call.func
+    name = called_name(call)
+    if not name:
+        return []
+    if isinstance(function, ast.Name):
+        made = source.assigned.get(name)
+        if made is not None:
+            # An object, or another function, under a name of its own.
+            kinds = [each for value in made for each in _classes_of(value, source)]
+            return [each for kind in kinds for each in _methods(*kind, "__call__")]
+        found = find_definitions(name, source)
+        return [each for each in found if not each[1].is_method(each[0])]
+    if not isinstance(function, ast.Attribute) or _is_numeric(function):
+        return []
+    owner = function.value
+    if isinstance(owner, ast.Name) and (module := source.modules.get(owner.id)):
+        if is_library_module(module):
+            return []
+        return [each for each in find_definitions(name, source) if not each[1].is_method(each[0])]
+    values = source.assigned.get(variable_name(owner), [])
+    if values and all(map(_is_container, values)):
+        return []
+    kinds = [each for value in values for each in _classes_of(value, source)]
+    methods = [each for kind in kinds for each in _methods(*kind, name)]
+    if methods:
+        return methods
+    found = find_definitions(name, source)
+    return [each for each in found if isinstance(each[0], FUNCTIONS)]
+
+
+def _is_container(value: ast.expr) -> bool:
+    made = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+    return isinstance(value, made) or called_name(value) in _CONTAINERS
+
+
+def _classes_of(value: ast.expr, source: Source) -> list[tuple[ast.AST, Source]]:
+    """Return the classes of the user's that an expression may make an object of."""
+    name = called_name(value)
+    found = find_definitions(name, source) if name else ()
+    return [each for each in found if isinstance(each[0], ast.ClassDef)]
+
+
+def _methods(kind: Any, source: Source, name: str) -> list[tuple[ast.AST, Source]]:
+    return [(each, source) for each in kind.body if getattr(each, "name", "") == name]
