@@ -106,7 +106,7 @@ INTRODUCTION = """\
 
 All public functions and classes, from their docstrings. `import vramfit` loads neither JAX nor
 NumPy. Errors are subclasses of `vramfit.VramfitError`, listed [at the end](#vramfiterrors).
-[Reports in Python](../guides/python-reports.md) has examples for notebooks.
+[Estimates and reports in Python](../guides/estimates.md) has examples for notebooks.
 """
 
 ERRORS = """\

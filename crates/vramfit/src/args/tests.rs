@@ -35,7 +35,8 @@ fn definition_is_consistent() {
 }
 
 #[test]
-fn every_command_has_examples_recorded_lines_and_a_page_with_its_options() {
+fn every_command_has_examples_recorded_lines_a_page_and_listed_options() {
+    let reference = read("../../docs/reference/command-line.md");
     for command in Cli::command().get_subcommands() {
         let name = command.get_name();
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -44,6 +45,12 @@ fn every_command_has_examples_recorded_lines_and_a_page_with_its_options() {
         let recorded = read(&format!("tests/cli/{name}.trycmd"));
         assert!(recorded.contains(&format!("$ {example}")), "{name}.trycmd runs another command");
         let page = read(&format!("../../docs/commands/{name}.md"));
+        assert!(page.starts_with(&format!("# `vramfit {name}`\n")), "{name}.md has another title");
+        // A section for the command, and one for each of its actions.
+        let sections: String = reference
+            .split("\n## `vramfit ")
+            .filter(|section| section.split(['`', ' ']).next() == Some(name))
+            .collect();
         let actions = command.get_subcommands();
         for option in actions
             .chain([command])
@@ -51,7 +58,7 @@ fn every_command_has_examples_recorded_lines_and_a_page_with_its_options() {
             .filter(|argument| !argument.is_hide_set())
             .filter_map(|argument| argument.get_long())
         {
-            assert!(page.contains(&format!("`--{option}")), "{name}.md lacks `--{option}`");
+            assert!(sections.contains(&format!("`--{option}")), "{name} lacks `--{option}`");
         }
     }
 }

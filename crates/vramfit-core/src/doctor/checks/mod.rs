@@ -158,7 +158,7 @@ fn incomplete<T>(id: &'static str, info: &SystemInfo, outcome: StepOutcome<T>) -
         StepOutcome::Failed(StepFailure { error, logged }) => Check::fail(
             id,
             format!("JAX raised {error}"),
-            "see the lines above from JAX; docs/guides/debugging.md explains those about memory",
+            "see the lines above from JAX; docs/guides/oom-causes.md explains those about memory",
         )
         .evidence_lines(logged),
         StepOutcome::Stopped(how) => {
