@@ -483,3 +483,37 @@ if math.exp(1 + number()) > 3:
 def test_what_a_function_of_c_reads_is_its_argument(tmp_path):
     reads, _ = reads_by_line(tmp_path, MATH)
     assert [row["expression"] for row in reads.values()] == ["1 + number()"]
+
+
+CALLBACKS = (
+    SETUP
+    + """
+seen, shown = [], []
+
+def note(loss):
+    seen.append(float(loss))
+
+@jax.jit
+def step(x):
+    loss = (x @ x).sum()
+    jax.debug.callback(note, loss)
+    jax.debug.callback(lambda loss: shown.append(loss), loss)
+    return x
+
+for _ in range(9):
+    step(large)
+    jax.effects_barrier()
+    if seen[-1] < 1:
+        break
+print(shown)
+"""
+)
+
+
+def test_a_callback_that_decides_what_runs_is_a_condition(tmp_path):
+    reads, summary = reads_by_line(tmp_path, CALLBACKS)
+    [(line, row)] = reads.items()
+    assert "jax.debug.callback(note" in CALLBACKS.splitlines()[line - 1]
+    assert (row["expression"], row["value"], row["decisions"]) == ("loss", "0", 1)
+    kinds = [condition["kind"] for condition in summary["verdict"]["conditions"]]
+    assert "placeholder_decides" in kinds

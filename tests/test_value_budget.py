@@ -1,9 +1,12 @@
 """Which values are computed: constants of megabytes, and nothing that takes very long."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import pytest
 from cli_dryrun import dryrun_of
+from commands import run_vramfit
 from on_gpu import on_gpu
 
 # What e3nn-jax does to each activation function: samples that depend on no input are averaged, and
@@ -43,12 +46,29 @@ print(1 / scale())
 """
 
 
-def test_a_failure_after_a_made_up_read_names_the_line(tmp_path):
-    run = dryrun_of(tmp_path, FAILS)
+def test_a_program_that_fails_with_0_is_run_again_with_1(tmp_path):
+    lines = FAILS + "kept = jnp.ones((30000, 30000))\n"
+    run = dryrun_of(tmp_path, lines, trace=tmp_path / "run.trace", code=0)
+    text = " ".join(run.err.split())
+    assert "ZeroDivisionError at program.py:5" in text
+    assert "fits, if what is read at program.py:4 (scale) is 1: peak" in text
+    assert run.summary["process_exit"]["code"] == 0
+    [condition] = run.summary["verdict"]["conditions"]
+    assert (condition["kind"], condition["value"]) == ("placeholder_decides", "1")
+    # All results are those of the second run, which goes on after the line.
+    peak = run.summary["devices"][0]["peak_bytes"]
+    assert peak > 4 * 30000**2
+    report = run_vramfit("report", "--json", "-", run.trace, code=0)
+    assert json.loads(report.stdout)["devices"][0]["peak_bytes"] == peak
+
+
+def test_a_program_that_fails_with_1_as_well_names_the_line(tmp_path):
+    run = dryrun_of(tmp_path, FAILS + "print([5][int(scale())])\n")
     assert run.summary["process_exit"]["code"] == 1
     cause = run.summary["likely_cause"]
     assert cause["kind"] == "placeholder_read"
     assert cause["site"].endswith("program.py:4 (scale)")
+    assert "because of a value that was not computed" in " ".join(run.err.split())
     assert "why the program may have failed" in run.err
     assert "program.py:4 (scale)" in run.page
 
@@ -109,3 +129,31 @@ def test_the_past_of_a_long_loop_is_not_kept():
         """
     )
     assert values["last"] == 60_000
+
+
+CAPTURED = """
+import jax, jax.numpy as jnp
+
+@jax.jit
+def sgd(weights, x):
+    gradients = jax.grad(lambda p: sum([(x @ w) ** 2 for w in p], 0.0).mean())(weights)
+    return [w - 0.1 * g for w, g in zip(weights, gradients)]
+
+keys = jax.random.split(jax.random.key(0), 4)
+weights = sgd([jax.random.normal(key, (3000, 3000)) for key in keys], jnp.ones((8, 3000)))
+
+@jax.jit
+def predict(x):
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return x
+
+predict(jnp.ones((8, 3000)))
+predict(jnp.ones((16, 3000)))
+"""
+
+
+def test_captured_arrays_that_were_not_computed_are_constants_of_their_own(tmp_path):
+    run = dryrun_of(tmp_path, CAPTURED, code=0)
+    constants = [program["constant_bytes"] for program in run.programs("jit_predict")]
+    assert constants == [4 * 4 * 3000**2] * 2

@@ -176,8 +176,8 @@ class Flow:
             return any(self._passed(node, call, *each) for each in functions)
         if name in SINKS:
             return False
-        if name in _SIZED or name.startswith("assert"):
-            return True
+        if name in _SIZED or name == "setattr" or name.startswith("assert"):
+            return True  # of an attribute without a name, who knows
         if isinstance(call.func, ast.Attribute):
             collects = name in _COLLECTORS
             if collects and self._assigned(call.func.value, source, None):

@@ -223,7 +223,7 @@ unsafe fn pointer(buffer: *mut abi::Buffer) -> PjrtResult<*mut c_void> {
     }
     // The holder of the pointer reads without further calls, so this counts as the one read. Not inside
     // `get_or_init`: reading may call Python, and a thread that holds the GIL could be waiting for it.
-    let bytes = read_value(&buffer.shape, &storage.value)?;
+    let bytes = read_value(&buffer.shape, &storage)?;
     let bytes = storage.host.get_or_init(|| bytes.to_vec().into_boxed_slice());
     Ok(bytes.as_ptr().cast_mut().cast())
 }

@@ -50,12 +50,13 @@ fn repeat(pattern: &[u8], bytes: &mut [u8]) {
 }
 
 /// Writes what an unknown array reads as that becomes a constant of a program: 0 and 1 in an order without a
-/// pattern, the same in every run; the other way round where unknown values read as 1. XLA folds what is the same
-/// everywhere, and the constant would take no memory.
-pub(crate) fn write_constant(fill: Fill, element: &str, bytes: &mut [u8]) {
+/// pattern, the same in every run, another one for each address; the other way round where unknown values read as 1.
+/// XLA folds what is the same everywhere, and merges constants that are equal: they would take less memory than theirs.
+pub(crate) fn write_constant(fill: Fill, address: u64, element: &str, bytes: &mut [u8]) {
     let width = one(element).len();
     write_fill(Fill::Ones, element, bytes);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    // No address has these bits, so that it is never 0, which xorshift keeps.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ address;
     // xorshift64, of which one bit is used
     let mut next = || {
         state ^= state << 13;
@@ -87,9 +88,9 @@ mod tests {
     fn constants_have_both_numbers_everywhere() {
         for element in ["f32", "bf16", "s8", "s64", "c128", "pred"] {
             let mut bytes = vec![9; 1 << 12];
-            write_constant(Fill::Zeros, element, &mut bytes);
+            write_constant(Fill::Zeros, 256, element, &mut bytes);
             let mut others = vec![9; 1 << 12];
-            write_constant(Fill::Ones, element, &mut others);
+            write_constant(Fill::Ones, 256, element, &mut others);
             assert!(bytes != others, "{element}");
             let width = one(element).len();
             let ones = bytes.chunks_exact(width).filter(|it| *it == one(element)).count();
@@ -98,5 +99,18 @@ mod tests {
             assert_eq!(ones + zeros, bytes.len() / width, "{element}");
             assert!(ones > zeros / 2 && zeros > ones / 2, "{element}: {ones} and {zeros}");
         }
+    }
+
+    #[test]
+    fn constants_of_two_arrays_are_not_equal() {
+        let constant = |address| {
+            let mut bytes = vec![9; 1 << 12];
+            write_constant(Fill::Zeros, address, "f32", &mut bytes);
+            bytes
+        };
+        assert_eq!(constant(256), constant(256));
+        let addresses: Vec<u64> = (0..64).map(|at| at * 256).collect();
+        let distinct: std::collections::HashSet<_> = addresses.into_iter().map(constant).collect();
+        assert_eq!(distinct.len(), 64);
     }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vramfit_core::program::Shape;
 use vramfit_core::trace::Event as LogEvent;
 
+use crate::buffer::device_buffer::Storage;
 use crate::buffer::fill;
 use crate::buffer::host_data::HostData;
-use crate::buffer::value::Value;
 use crate::device::machine::{self, Machine};
 use crate::hooks::{self, ReadSite, ReadUse};
 use crate::pjrt::status::{PjrtResult, Status};
@@ -48,7 +48,8 @@ fn warn_on_polling_loop(site: &str) {
 }
 
 /// Returns an array's value as the program reads it; a placeholder is recorded in the trace.
-pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostData>> {
+pub(crate) fn read_value(shape: &Shape, storage: &Storage) -> PjrtResult<Arc<HostData>> {
+    let value = &storage.value;
     if let Some(bytes) = value.bytes() {
         return Ok(bytes);
     }
@@ -61,7 +62,10 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostDat
         let element_type = shape.element_type.name();
         let fill = machine.header.run.fill;
         match reader.purpose == ReadUse::Constant && shape.elements() > 1 {
-            true => fill::write_constant(fill, element_type, &mut bytes),
+            true => {
+                let address = storage.block.as_ref().map_or(0, |block| block.address);
+                fill::write_constant(fill, address, element_type, &mut bytes);
+            }
             false => fill::write_fill(fill, element_type, &mut bytes),
         }
         HostData::untracked(bytes)
