@@ -177,7 +177,7 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> PjrtResult {
 
 pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.buffer)?;
-    let bytes = read_value(&source.shape, &source.storage()?)?;
+    let bytes = read_value(&source.shape, source.storage()?.as_ref())?;
     let start = usize::try_from(args.offset).unwrap_or(usize::MAX);
     let length = usize::try_from(args.transfer_size).unwrap_or(usize::MAX);
     let part = start

@@ -140,6 +140,7 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         }
         found.extend(double_precision(memory));
         found.extend(fewer_rows(memory, name(program.program), summary));
+        found.extend(one_program(memory, summary));
         // Without the program's arguments nobody knows which arrays it uses.
         found.extend(other_arrays(attribution));
     }
@@ -361,6 +362,29 @@ fn outputs_alone(memory: &ProgramMemory, program: &str, capacity_bytes: u64) -> 
             Bytes(bytes),
             Bytes(capacity_bytes)
         ),
+    })
+}
+
+/// Operations outside of `jax.jit`, each of which returns an array, in one program.
+fn one_program(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
+    const MIN_ARGUMENT_BYTES: u64 = 1024;
+    let site = &summary.out_of_memory()?.context.site;
+    // What makes an array of nothing is no step of a computation.
+    let computes = memory
+        .buffers
+        .iter()
+        .any(|buffer| buffer.parameter.is_some() && buffer.bytes >= MIN_ARGUMENT_BYTES);
+    (computes && memory.is_eager_operation(site)).then(|| {
+        let bytes = memory.bytes_of(Owner::Outputs);
+        Advice {
+            bytes,
+            text: format!(
+                "put the computation at {} into a function with `jax.jit`: outside of it each operation returns an \
+                 array, here of {}, and XLA cannot fuse it with what follows",
+                file_name(site),
+                Bytes(bytes)
+            ),
+        }
     })
 }
 
