@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vramfit_data::hdf5::{Container, Content, Node, Scalar, tree};
-use vramfit_data::read::{Dataset, RowOptions, RowReader, Storage};
+use vramfit_data::read::{Dataset, RowOptions, RowReader};
 use vramfit_data::source::{Access, Source};
 
 use crate::recorded::{Case, cases, folder};
@@ -54,9 +54,6 @@ fn rows_on_the_last_axis_are_those_of_the_transposed_values() {
             let name = &case.name;
             let dataset = open(&case, access, 1).expect(name).dataset().clone();
             let shape = dataset.shape().to_vec();
-            if matches!(dataset.storage(), Storage::Virtual(_)) && shape.len() > 1 {
-                continue;
-            }
             let field = case.field.clone();
             let options =
                 RowOptions { field, threads, is_last_axis: true, ..RowOptions::default() };
