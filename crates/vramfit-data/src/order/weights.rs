@@ -19,9 +19,57 @@ use crate::splitmix::MixKey;
 pub struct RowWeights {
     count: u64,
     hash: u64,
-    /// For each row the weights up to it: 8 bytes per row.
     #[serde(skip)]
-    sums: Arc<[f64]>,
+    table: Arc<WeightTable>,
+}
+
+/// For each row the weights up to it, and for some draws the first row that they can have.
+#[derive(Debug, Default)]
+struct WeightTable {
+    sums: Vec<f64>,
+    starts: Vec<u64>,
+}
+
+/// Draws for each start: a search among all rows would take longer than reading one.
+const DRAWS_PER_START: u64 = 32;
+
+impl WeightTable {
+    fn new(sums: Vec<f64>) -> WeightTable {
+        let mut table = WeightTable { sums, starts: Vec::new() };
+        let mut row = 0;
+        for draw in (0..table.sums.len() as u64).step_by(DRAWS_PER_START as usize) {
+            let number = table.number(draw as f64);
+            while table.sums[row] <= number {
+                row += 1;
+            }
+            table.starts.push(row as u64);
+        }
+        table
+    }
+
+    /// Returns the sum of all weights.
+    fn total(&self) -> f64 {
+        self.sums.last().copied().unwrap_or(0.0)
+    }
+
+    /// Returns the part of the total that belongs to one draw.
+    fn part(&self) -> f64 {
+        self.total() / self.sums.len() as f64
+    }
+
+    /// Returns the number so many parts from the beginning; it grows with them, also where it is rounded.
+    fn number(&self, parts: f64) -> f64 {
+        // Rounding must not reach the end, which is no row's.
+        (parts * self.part()).min(self.total().next_down())
+    }
+
+    /// Returns the row of a number that was drawn.
+    fn row_of(&self, draw: u64, number: f64) -> u64 {
+        let place = (draw / DRAWS_PER_START) as usize;
+        let first = self.starts[place] as usize;
+        let last = self.starts.get(place + 1).map_or(self.sums.len() - 1, |last| *last as usize);
+        (first + self.sums[first..=last].partition_point(|&sum| sum <= number)) as u64
+    }
 }
 
 impl RowWeights {
@@ -46,9 +94,11 @@ impl RowWeights {
             let what = if sum > 0.0 { "have an infinite sum" } else { "are all 0" };
             return Err(Error::invalid_argument(format!("the weights of the samples {what}")));
         }
-        Ok(RowWeights { count: sums.len() as u64, hash, sums: sums.into() })
+        let table = Arc::new(WeightTable::new(sums));
+        Ok(RowWeights { count: table.sums.len() as u64, hash, table })
     }
 
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> u64 {
         self.count
     }
@@ -56,7 +106,7 @@ impl RowWeights {
     /// Returns the draws of an epoch.
     pub(super) fn draws(&self, seed: u64, epoch: u64) -> Draws {
         let key = MixKey::new(&[seed, epoch, Purpose::Weights as u64]);
-        Draws { sums: Arc::clone(&self.sums), key }
+        Draws { table: Arc::clone(&self.table), key }
     }
 }
 
@@ -71,38 +121,31 @@ impl Eq for RowWeights {}
 /// The draws of an epoch, in the order of their rows.
 #[derive(Clone, Debug)]
 pub(super) struct Draws {
-    sums: Arc<[f64]>,
+    table: Arc<WeightTable>,
     key: MixKey,
 }
 
 impl Draws {
-    fn total(&self) -> f64 {
-        self.sums.last().copied().unwrap_or(0.0)
-    }
-
     /// Returns the number that is drawn in a part of the total: no less than the one before it.
     fn number(&self, draw: u64) -> f64 {
         const FRACTION: f64 = 1.0 / (1_u64 << 53) as f64;
         let fraction = (self.key.at(draw) >> 11) as f64 * FRACTION;
-        let part = self.total() / self.sums.len() as f64;
-        // Rounding must not reach the end, which is no row's.
-        ((draw as f64 + fraction) * part).min(self.total().next_down())
+        self.table.number(draw as f64 + fraction)
     }
 
     /// Returns the row of a draw.
     pub(super) fn select(&self, draw: u64) -> u64 {
-        let number = self.number(draw);
-        self.sums.partition_point(|&sum| sum <= number) as u64
+        self.table.row_of(draw, self.number(draw))
     }
 
     /// Returns how many draws have a row before `row`.
     pub(super) fn rank(&self, row: u64) -> u64 {
-        let Some(before) = (row as usize).checked_sub(1).and_then(|row| self.sums.get(row)) else {
+        let sums = &self.table.sums;
+        let Some(before) = (row as usize).checked_sub(1).and_then(|row| sums.get(row)) else {
             return 0;
         };
-        let count = self.sums.len() as u64;
-        let part = self.total() / count as f64;
-        let mut draw = ((before / part) as u64).min(count);
+        let count = sums.len() as u64;
+        let mut draw = ((before / self.table.part()) as u64).min(count);
         // By one at most, but for rounding.
         while draw > 0 && self.number(draw - 1) >= *before {
             draw -= 1;
@@ -127,7 +170,7 @@ mod tests {
     proptest! {
         #[test]
         fn draws_are_those_of_the_weights_and_can_be_counted(
-            weights in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0, 1e-12..1e12], 1..60),
+            weights in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0, 1e-12..1e12], 1..150),
             seed: u64,
             epoch in 0_u64..5,
         ) {
