@@ -216,3 +216,22 @@ def test_an_evaluation_of_a_loader_of_the_mixture_is_refused(train):
             epochs=1,
             progress="none",
         )
+
+
+def test_stacks_of_a_mixture_are_full(train, tmp_path):
+    def stacked(last_batch):
+        loaders = {
+            name: load(train, stacked_batches=4, seed=seed, last_batch=last_batch)
+            for seed, name in enumerate("ab")
+        }
+        return Mixture(loaders, batches=9, seed=2)
+
+    options = {"steps_per_dispatch": 4, "progress": "none"}
+    with pytest.raises(InvalidArgumentError, match="pad their last stack"):
+        fit(step, start(), stacked("pad"), **options)
+    whole = fit(step, start(), stacked("drop"), epochs=2, **options)
+    assert whole.steps == 72
+    for limit in ({"steps": 20}, {"epochs": 2}):
+        run = tmp_path / "run"
+        result = fit(step, start(), stacked("drop"), directory=run, **limit, **options)
+    assert (result.resumed_at, same(result.state, whole.state)) == (20, True)
