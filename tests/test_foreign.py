@@ -21,6 +21,8 @@ pytestmark = pytest.mark.foreign
 FOLDER = Path(__file__).resolve().parent.parent / ".cache" / "foreign" / "files"
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
 MAX_BYTES = 64 << 20
+# Of a file with more datasets (a cell of MATLAB is one each) as many are compared, evenly spread.
+MAX_DATASETS = 500
 
 # Of all files together, shown at the end.
 SEEN = Counter()
@@ -84,7 +86,9 @@ def test_every_dataset_is_read_as_h5py_reads_it(path):
     failures = []
     with file:
         found = datasets(file)
-        for name, dataset in found.items():
+        step = max(1, -(-len(found) // MAX_DATASETS))
+        SEEN["datasets left out of files with many"] += len(found) - len(list(found)[::step])
+        for name, dataset in list(found.items())[::step]:
             try:
                 SEEN[compare(path, name, dataset)] += 1
             except (AssertionError, errors.VramfitError) as error:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramfit import _native, errors
-from vramfit.data import Loader
+from vramfit.data import Loader, Rows
 
 UNLIMITED = h5py.h5s.UNLIMITED
 
@@ -112,6 +112,28 @@ def test_random_mappings_are_those_of_h5py(tmp_path_factory, mapped, draw):
     start = draw.randint(0, shape[0])
     stop = draw.randint(start, shape[0])
     assert np.array_equal(read(path, "x", start, stop), want[start:stop])
+
+    # Samples on the last axis: that must be the first or the last one of each source.
+    def lengths(selection):
+        return [many * block for _, many, _, block in selection]
+
+    def is_read(target, source):
+        if lengths(target)[-1] == 1:
+            return True
+        long = [axis for axis, length in enumerate(lengths(source)) if length > 1]
+        alike = [n for n in lengths(source) if n > 1] == [n for n in lengths(target) if n > 1]
+        return alike and long[-1] in (0, len(source) - 1)
+
+    try:
+        loader = Loader(
+            path, "x", samples=Rows(axis=-1), batch_size=shape[-1], shuffle=False, memory="64MiB"
+        )
+    except errors.UnsupportedFeatureError:
+        assert not all(is_read(target, source) for target, _, source, _ in sources)
+    else:
+        # With one axis it is the first one as well.
+        assert len(shape) == 1 or all(is_read(target, source) for target, _, source, _ in sources)
+        assert np.array_equal(next(iter(loader))["x"], np.moveaxis(want, -1, 0))
 
 
 def test_images_of_two_axes_are_one_dataset_of_three(tmp_path):

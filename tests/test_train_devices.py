@@ -73,6 +73,24 @@ def test_v9_a_batch_is_divided_among_all_devices(train):
     assert np.allclose([float(word) for word in out[1].split()], losses, rtol=1e-5)
 
 
+def test_batches_of_a_mixture_are_divided_and_padded(train):
+    code = """
+        from vramfit.data import Mixture
+        # Not of the sizes of their last batches, of which 4 devices have no equal parts.
+        loaders = {
+            "most": load(sys.argv[1], last_batch=None, mask=None, split=("train", 0.25)),
+            "few": load(sys.argv[1], last_batch=None, mask=None, rows=range(101)),
+        }
+        mixture = Mixture(loaders, batches=30, seed=1)
+        result = fit(step, start(), mixture, epochs=2, progress="none")
+        print(result.device, result.steps, *np.asarray(result.state["w"]))
+    """
+    found = [run(code, train, devices=devices).split() for devices in (1, 4)]
+    assert found[1][:4] == ["4", "×", "CPU", "60"]
+    numbers = [[float(word) for word in words[-4:]] for words in found]
+    assert np.allclose(*numbers, rtol=1e-5)
+
+
 def test_v9_a_state_that_is_divided_stays_so(train):
     code = """
         from jax.sharding import Mesh, NamedSharding, PartitionSpec as P

@@ -9,6 +9,7 @@ import pytest
 from test_train_fit import events
 from training import by_hand, evaluate, load, same, start, step, write
 
+from vramfit.data import Mixture
 from vramfit.errors import FileChangedError, InvalidArgumentError
 from vramfit.train import Checkpoints, fit
 
@@ -170,3 +171,67 @@ def test_only_parts_of_a_large_file_are_compared_and_that_is_reported(tmp_path):
     os.utime(path, ns=(0, 0))
     (note,) = again(2).notes
     assert "so are the 16.0 MiB that were compared" in note
+
+
+def mix(train, **options):
+    """Return a mixture of two loaders, the second of which has a smaller last batch."""
+    loaders = {
+        "most": load(train, split=("train", 0.25)),
+        "few": load(train, rows=range(100), seed=3),
+    }
+    return Mixture(loaders, {"most": 2, "few": 1}, batches=20, seed=7, **options)
+
+
+@pytest.mark.parametrize("stop", [7, 20, 33])
+def test_a_run_resumes_in_a_mixture(train, tmp_path, stop):
+    whole = fit(step, start(), mix(train), epochs=3, progress="none")
+    assert whole.steps == 60
+    for limit in ({"steps": stop}, {"epochs": 3}):
+        options = {"directory": tmp_path / "run", "progress": "none", **limit}
+        result = fit(step, start(), mix(train), **options)
+    assert result.resumed_at == stop
+    assert same(result.state, whole.state)
+    by_hand = start()
+    mixture = mix(train)
+    for _ in range(3):
+        for batch in mixture.to_device():
+            by_hand, _ = step(by_hand, batch)
+    assert jnp.allclose(by_hand["w"], whole.state["w"], rtol=1e-4)
+    # Another mixture is not that of the checkpoint.
+    other = Mixture(mix(train).loaders, {"most": 2, "few": 1}, batches=21, seed=7)
+    with pytest.raises(InvalidArgumentError, match="another `batches`"):
+        fit(step, start(), other, epochs=4, directory=tmp_path / "run", progress="none")
+
+
+def test_an_evaluation_of_a_loader_of_the_mixture_is_refused(train):
+    mixture = mix(train)
+    with pytest.raises(InvalidArgumentError, match="loader that training reads"):
+        fit(
+            step,
+            start(),
+            mixture,
+            eval_step=evaluate,
+            eval_data=mixture.loaders["few"],
+            eval_every=5,
+            epochs=1,
+            progress="none",
+        )
+
+
+def test_stacks_of_a_mixture_are_full(train, tmp_path):
+    def stacked(last_batch):
+        loaders = {
+            name: load(train, stacked_batches=4, seed=seed, last_batch=last_batch)
+            for seed, name in enumerate("ab")
+        }
+        return Mixture(loaders, batches=9, seed=2)
+
+    options = {"steps_per_dispatch": 4, "progress": "none"}
+    with pytest.raises(InvalidArgumentError, match="pad their last stack"):
+        fit(step, start(), stacked("pad"), **options)
+    whole = fit(step, start(), stacked("drop"), epochs=2, **options)
+    assert whole.steps == 72
+    for limit in ({"steps": 20}, {"epochs": 2}):
+        run = tmp_path / "run"
+        result = fit(step, start(), stacked("drop"), directory=run, **limit, **options)
+    assert (result.resumed_at, same(result.state, whole.state)) == (20, True)

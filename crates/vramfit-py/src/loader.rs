@@ -14,7 +14,7 @@ use vramfit_data::load::{
     BatchPoll, Column, ColumnOptions, DerivedColumn, DerivedKind, Loader, LoaderOptions,
     Normalization, SampleSelection, SplitOptions, SplitSet, Stats,
 };
-use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
+use vramfit_data::order::{Fold, LoaderState, RemainderPolicy, ShardOptions, SplitMode};
 use vramfit_data::sample::{RowRanges, SampleOptions};
 use vramfit_data::statistics::{compute_statistics, serialize_statistics};
 
@@ -56,6 +56,7 @@ pub(crate) struct PyLoaderOptions {
     selected_samples: Option<(PyBackedBytes, Option<u64>)>,
     selected_groups: Option<Vec<String>>,
     split: Option<SplitArgument>,
+    weights: Option<PyBackedBytes>,
     shard: (u64, u64),
     threads: Option<usize>,
     floats: Option<String>,
@@ -89,6 +90,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             shuffle: options.shuffle,
             remainder: if options.drop_last { RemainderPolicy::Drop } else { RemainderPolicy::Pad },
             split: options.split.map(parse_split).transpose()?,
+            weights: options.weights.map(|bytes| parse_numbers(&bytes)),
             shard: ShardOptions { index, count },
             threads: options.threads,
             float_type: options.floats.as_deref().map(parse_scalar).transpose()?,
@@ -145,7 +147,7 @@ pub(crate) type ColumnArgument =
     (String, Option<String>, i64, Option<u64>, bool, Option<(Vec<f64>, Vec<f64>)>, bool, bool);
 
 /// The set, the fractions for validation and tests, how these are chosen, whether by group, and the seed.
-type SplitArgument = (String, f64, f64, String, Option<bool>, u64);
+type SplitArgument = (String, f64, f64, Option<(u64, u64)>, String, Option<bool>, u64);
 
 /// The name of a column, and the type and shape of its rows.
 pub(crate) type ColumnInfo = (String, &'static str, Vec<u64>);
@@ -381,6 +383,11 @@ pub(crate) fn parse_column(
     Ok(ColumnOptions { name, to, is_last_axis, shift, length, per_sample, normalization, as_bytes })
 }
 
+/// Reads 64-bit floats.
+fn parse_numbers(bytes: &[u8]) -> Vec<f64> {
+    bytes.as_chunks::<8>().0.iter().map(|number| f64::from_le_bytes(*number)).collect()
+}
+
 /// Reads ranges of numbers: the first one of each, and the one after the last, as 64-bit numbers.
 fn parse_ranges(bytes: &[u8]) -> RowRanges {
     let (numbers, _) = bytes.as_chunks::<8>();
@@ -397,7 +404,7 @@ pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {
 }
 
 fn parse_split(
-    (set, fraction, test_fraction, mode, by_group, seed): SplitArgument,
+    (set, fraction, test_fraction, fold, mode, by_group, seed): SplitArgument,
 ) -> Result<SplitOptions> {
     let unknown = |what: &str, name: &str, hint: &str| {
         Err(Error::invalid_argument(format!("unknown {what} `{name}`")).hint(hint))
@@ -411,6 +418,7 @@ fn parse_split(
         },
         fraction,
         test_fraction,
+        fold: fold.map(|(fold, folds)| Fold::new(fold, folds)).transpose()?,
         by_group,
         mode: match mode.as_str() {
             "spread" => SplitMode::Spread,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vramfit.data.arguments import KFold
 from vramfit.data.loader import Loader
 from vramfit.data.mixture import Mixture
 from vramfit.data.samples import Groups, Ragged, Rows, Windows
@@ -23,6 +24,7 @@ __all__ = [
     "Groups",
     "HDF5IterDataset",
     "HDF5Source",
+    "KFold",
     "Loader",
     "Mixture",
     "Ragged",

@@ -8,12 +8,42 @@ from dataclasses import dataclass
 from typing import Any
 
 from vramfit._native import BatchLoader
-from vramfit.data.checks import as_integer, check_choice, check_path
+from vramfit.data.checks import as_integer, check_choice, check_counts, check_path
 from vramfit.data.samples import ColumnArgument
 from vramfit.errors import InvalidArgumentError
 
 MASK = "mask"
 """The column that is false for padding."""
+
+
+SplitArgument = tuple[str, float, float, tuple[int, int] | None, str, bool | None, int]
+
+
+@dataclass(frozen=True)
+class KFold:
+    """One of several folds, which is used for validation while the others are for training.
+
+    Each sample is in the validation set of one fold, and in the training sets of the others::
+
+        for fold in range(5):
+            train = Loader(..., split=("train", KFold(5, fold)))
+            validation = Loader(..., split=("validation", KFold(5, fold)))
+
+    Attributes:
+        folds: The number of folds.
+        fold: Which of them, from 0.
+    """
+
+    folds: int
+    fold: int
+
+    def __post_init__(self) -> None:
+        check_counts(folds=self.folds)
+        if not 0 <= as_integer("fold", self.fold) < self.folds or self.folds < 2:
+            raise InvalidArgumentError(
+                f"fold {self.fold} of {self.folds} is not one of two or more",
+                hint="folds are counted from 0: `KFold(5, 0)` to `KFold(5, 4)`",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +68,10 @@ class LoaderOptions:
         selected_samples: Which samples are read, as pairs of 64-bit numbers, and how many there
             must be if that is known; None for all.
         selected_groups: The names of the groups that are read; None for all.
-        split: Which set, the fractions for validation and tests, how these are chosen (``"spread"``
-            or ``"tail"``), whether by group, and the seed of the choice; None for all.
+        split: Which set, the fractions for validation and tests, or the fold and how many there
+            are, how these are chosen (``"spread"`` or ``"tail"``), whether by group, and the seed
+            of the choice; None for all.
+        weights: A 64-bit float for each sample, to draw samples by; None if each comes once.
         shard: The number of this process, and how many read together.
         threads: Reader threads; None for the default.
         floats: The type of all floats for which `columns` names none.
@@ -62,7 +94,8 @@ class LoaderOptions:
     stacked_batches: int | None = None
     selected_samples: tuple[bytes, int | None] | None = None
     selected_groups: Sequence[str] | None = None
-    split: tuple[str, float, float, str, bool | None, int] | None = None
+    split: SplitArgument | None = None
+    weights: bytes | None = None
     shard: tuple[int, int] = (0, 1)
     threads: int | None = None
     floats: str | None = None
@@ -257,37 +290,39 @@ def open_native(options: LoaderOptions) -> BatchLoader:
         ) from None
 
 
-def describe_split(
-    split: Any, by: str | None, seed: int
-) -> tuple[str, float, float, str, bool | None, int] | None:
-    """Return a split as the native loader expects it.
-
-    These are the set, the fractions for validation and tests, the mode, whether groups stay whole,
-    and the seed.
-    """
+def describe_split(split: Any, by: str | None, seed: int) -> SplitArgument | None:
+    """Return a split as the native loader expects it, as :class:`LoaderOptions` says."""
     if by is not None:
         check_choice("split_by", by, ("sample", "group"))
     if split is None:
         return None
-    hint = 'use `("train", 0.1)`: a tenth is for validation; or `("train", 0.8, 0.1, 0.1)`'
+    hint = (
+        'use `("train", 0.1)`: a tenth is for validation; `("train", 0.8, 0.1, 0.1)`, or '
+        '`("train", KFold(5, 0))`'
+    )
     invalid = InvalidArgumentError(f"`split` is {split!r}, which is not a split", hint=hint)
     if not isinstance(split, tuple | list) or len(split) < 2 or not isinstance(split[0], str):
         raise invalid
     name, *rest = split
     mode = rest.pop() if isinstance(rest[-1], str) else "spread"
+    by_group = None if by is None else by == "group"
+    if len(rest) == 1 and isinstance(rest[0], KFold):
+        fold = rest[0]
+        check_choice("split", mode, ("spread", "blocks"))
+        mode = "tail" if mode == "blocks" else mode
+        return name, 0.0, 0.0, (fold.fold, fold.folds), mode, by_group, seed
     try:
         fractions = [float(fraction) for fraction in rest]
     except (TypeError, ValueError):
         raise invalid from None
-    by_group = None if by is None else by == "group"
     if len(fractions) == 1:
-        return name, fractions[0], 0.0, mode, by_group, seed
+        return name, fractions[0], 0.0, None, mode, by_group, seed
     if len(fractions) not in (2, 3) or abs(sum(fractions) - 1) > 1e-6:
         raise InvalidArgumentError(
             f"the fractions of `split` are {fractions}, and do not sum to 1", hint=hint
         )
     test = fractions[2] if len(fractions) == 3 else 0.0
-    return name, fractions[1], test, mode, by_group, seed
+    return name, fractions[1], test, None, mode, by_group, seed
 
 
 def list_ranges(rows: Any) -> tuple[bytes, int | None]:

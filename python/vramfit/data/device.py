@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from vramfit.data.device_map import jit_map, position_words
 from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from vramfit.data.loader import Loader
+    from vramfit.data.mixture import Mixture
 
 # Besides those being transferred: the one that the program has, and the one that is being made.
 _OTHER_BATCHES = 2
@@ -36,16 +38,23 @@ class DeviceBatches:
         place: The device or sharding for batches of a loader without a sharding.
         for_a_step: Whether they are only passed to a compiled step. Then they stay NumPy arrays
             on a single CPU, and are not copied if the loader has ample buffers.
+        map_on_device: A function of a batch on the device; see :meth:`Loader.to_device`.
     """
 
     def __init__(
-        self, loader: Loader, depth: int, place: Any = None, *, for_a_step: bool = False
+        self,
+        loader: Loader | Mixture,
+        depth: int,
+        place: Any = None,
+        *,
+        for_a_step: bool = False,
+        map_on_device: Callable[..., Any] | None = None,
     ) -> None:
         from jax.sharding import Sharding
 
         if depth < 1:
             raise InvalidArgumentError(f"`depth` is {depth}, but must be at least 1")
-        max_batches = loader._native.max_batches
+        max_batches = loader.max_batches
         needed = depth + _OTHER_BATCHES + loader.transform_threads
         if needed > max_batches:
             raise InvalidArgumentError(
@@ -63,7 +72,9 @@ class DeviceBatches:
         )
         self._has_ample_buffers = loader.buffer_count >= depth + _AMPLE_BUFFERS
         # The position of the program; a state is made of it only for a checkpoint.
-        self._position: tuple[int, int] | None = None
+        self._position: Any = None
+        self.map_on_device = map_on_device
+        self._map = None if map_on_device is None else jit_map(map_on_device)
 
     def __len__(self) -> int:
         """Return how many batches (or stacks of them) a whole epoch has."""
@@ -80,13 +91,18 @@ class DeviceBatches:
 
     def _send(self, generation: int) -> Iterator[Any]:
         loader, depth = self._loader, self._depth
-        in_flight: deque[tuple[Any, tuple[int, int]]] = deque()
-        self._position = loader.position
+        in_flight: deque[tuple[Any, Any]] = deque()
+        self._position = start = loader.position
         while (found := loader._next(generation, same_shape=self._stays_same_shape)) is not None:
             batch, position = found
             del found
-            in_flight.append((self._put(batch), position))
+            sent = self._put(batch)
             del batch
+            if self._map is not None:
+                sent = self._map(sent, position_words(loader.seed, start))
+            in_flight.append((sent, position))
+            del sent
+            start = position
             if len(in_flight) > depth:
                 sent, self._position = in_flight.popleft()
                 yield sent
@@ -111,7 +127,7 @@ class DeviceBatches:
         """Whether batches go to the CPU as the loader makes them."""
         import jax
 
-        if self._loader._transform is not None:
+        if self._loader.has_transform:
             # What it returns may be a view of the loader's memory.
             return False
         place = self._loader.sharding or self._place or jax.config.jax_default_device
@@ -163,7 +179,7 @@ class DeviceBatches:
         return self
 
     @property
-    def loader(self) -> Loader:
+    def loader(self) -> Loader | Mixture:
         """The loader that batches come from."""
         return self._loader
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from vramfit.data.arguments import (
@@ -31,12 +32,14 @@ from vramfit.data.samples import Rows, Samples, plan_columns
 from vramfit.data.statistics import find_normalization
 from vramfit.data.stats import Stats
 from vramfit.data.transform import Transform, TransformPipeline, TransformTask
+from vramfit.data.weights import read_weights
 from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from vramfit.data.device import DeviceBatches
+    from vramfit.data.mixture import Mixture
 
     Batch = dict[str, np.ndarray[Any, Any]]
 
@@ -92,9 +95,14 @@ class Loader:
             samples is used for validation; or ``("train", 0.8, 0.1, 0.1)`` with fractions for
             training, validation and ``"test"``. A last item chooses the others: ``"spread"`` over
             the file (default), or its ``"tail"``. Groups stay whole unless samples are rows; a
-            single series is split in time, and no window crosses the border.
+            single series is split in time, and no window crosses the border. ``("train",
+            KFold(5, 0))`` holds out the first of five folds instead, which is spread over the file
+            or with ``"blocks"`` a block of it; see :class:`KFold`.
         split_by: ``"group"`` or ``"sample"``: whether groups stay whole.
         split_seed: Seed of that choice, independent of `seed`.
+        weights: A weight for each sample (an array, or the path of a dataset with a number in each
+            row): an epoch then draws as many samples as it has, with replacement, each as often as
+            its weight says. They take 8 bytes of memory for each sample, beside `memory`.
         stacked_batches: Number of batches to stack along a new first axis, for ``jax.lax.scan``.
         dtype: Type conversion: one type for all floats, such as ``"bfloat16"`` or
             ``numpy.float32``, or a dictionary from columns to types.
@@ -147,6 +155,7 @@ class Loader:
         split: tuple[Any, ...] | None = None,
         split_by: Literal["group", "sample"] | None = None,
         split_seed: int = 0,
+        weights: Any = None,
         stacked_batches: int | None = None,
         dtype: Any = None,
         normalize: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -206,15 +215,20 @@ class Loader:
             threads=threads,
             floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
+            weights=read_weights(
+                weights, path=path, memory=memory, unpack=unpack, allow_unclosed=allow_unclosed
+            ),
             unpack=bool(unpack),
             allow_unclosed=bool(allow_unclosed),
             poison=_poison,
         )
         self._native = open_native(self._options)
+        # The native loader has them summed up.
+        self._options = replace(self._options, weights=None)
         for text in self._native.unclosed_files:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         self._datasets = {column.name: column.dataset for column in columns}
-        self._pipeline.check_batches(self._native.max_batches)
+        self._pipeline.check_batches(self.max_batches)
         self._lock = threading.Lock()
         # After the last batch that the program has; the native loader has read further.
         self._position: tuple[int, int] | None = None
@@ -294,6 +308,26 @@ class Loader:
         return self._native.buffer_count
 
     @property
+    def max_batches(self) -> int:
+        """Batches (or stacks of them) that may be in use at a time."""
+        return self._native.max_batches
+
+    @property
+    def samples_per_batch(self) -> int:
+        """Samples of a batch (or a stack of them), all processes together."""
+        return self.batch_size * (self.stacked_batches or 1)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the shuffle."""
+        return self._options.seed
+
+    @property
+    def has_transform(self) -> bool:
+        """Whether batches are decoded or transformed."""
+        return self._transform is not None
+
+    @property
     def generation(self) -> int:
         """A number that changes when an iterator over the loader is invalidated by another."""
         return self._generation
@@ -345,10 +379,7 @@ class Loader:
             )
         try:
             if generation != self._generation:
-                raise InvalidArgumentError(
-                    "this iterator is no longer valid: a later one was started on the same loader",
-                    hint="create a second loader to iterate twice at the same time",
-                )
+                raise ended_iterator_error()
             is_partial = self._last_batch == "partial" and not same_shape
             if self._transform is None:
                 found = self._native.next()
@@ -373,11 +404,19 @@ class Loader:
         batch = self._columns.make_batch(memory, valid, is_partial=is_partial)
         return batch, start, end
 
-    def to_device(self, depth: int = 2) -> DeviceBatches:
+    def to_device(
+        self, depth: int = 2, *, map_on_device: Callable[..., Any] | None = None
+    ) -> DeviceBatches:
         """Return this loader with its batches on the device, `depth` of them ahead of the program.
 
         Transfers overlap with computation. If the loader has a sharding, each device gets
         its rows. The state counts what the program has received, not what is being transferred.
+
+        Args:
+            depth: How many batches are transferred ahead.
+            map_on_device: A function of a batch, applied on the device after the transfer; it is
+                jitted. If it has a parameter ``key``, that is a key of `jax.random` made from the
+                seed, the epoch and the position, so that a resumed run draws the same numbers.
         """
         from vramfit.data.device import DeviceBatches
 
@@ -386,7 +425,7 @@ class Loader:
                 f"`{self._undecoded[0]}` is bytes, which are not transferred to a device",
                 hint=f'decode them: `decode={{"{self._undecoded[0]}": ...}}`, or use a `transform`',
             )
-        return DeviceBatches(self, depth)
+        return DeviceBatches(self, depth, map_on_device=map_on_device)
 
     def state(self) -> dict[str, Any]:
         """Return what to save to resume after the last batch: less than 1 KB as JSON."""
@@ -472,10 +511,18 @@ class Loader:
         )
 
 
-class Batches:
-    """The rest of an epoch of a loader."""
+def ended_iterator_error() -> InvalidArgumentError:
+    """Return the error of an iterator that another one has ended."""
+    return InvalidArgumentError(
+        "this iterator is no longer valid: a later one was started on the same loader",
+        hint="create a second loader to iterate twice at the same time",
+    )
 
-    def __init__(self, loader: Loader, generation: int) -> None:
+
+class Batches:
+    """The rest of an epoch of a loader or a mixture."""
+
+    def __init__(self, loader: Loader | Mixture, generation: int) -> None:
         self._loader = loader
         self._generation = generation
         self._is_over = False

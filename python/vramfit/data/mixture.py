@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from vramfit.data.arguments import check_seeds
 from vramfit.data.checks import as_integer, check_counts
-from vramfit.data.loader import Loader
+from vramfit.data.loader import Batches, Loader, ended_iterator_error
 from vramfit.errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    from vramfit.data.device import DeviceBatches
+
 _SCHEMA = 1
+
+
+class MixturePosition(NamedTuple):
+    """A position in a mixture.
+
+    Attributes:
+        epoch: The epoch of the mixture.
+        batch: Its batches that were handed out.
+        loaders: For each loader its epoch, and the samples of it that were handed out.
+    """
+
+    epoch: int
+    batch: int
+    loaders: tuple[tuple[int, int], ...]
 
 
 class Mixture:
@@ -53,8 +71,12 @@ class Mixture:
             raise InvalidArgumentError(
                 "one loader was given twice", hint="create a loader for each name"
             )
-        self._next_batch = 0
-        self._iterators: dict[str, Iterator[Any]] = {}
+        # Until it is first iterated over, it begins where the loaders are.
+        self._position: MixturePosition | None = None
+        self._epoch_start: MixturePosition | None = None
+        # The loaders that are being read, and what identifies that.
+        self._running: dict[int, int] = {}
+        self._generation = 0
 
     def __len__(self) -> int:
         """Return how many batches an epoch has."""
@@ -62,44 +84,166 @@ class Mixture:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the rest of the epoch, after the last batch that was handed out."""
-        end = self._next_batch - self._next_batch % self._batches + self._batches
-        while self._next_batch < end:
-            batch = self._read(self._choose(self._next_batch))
-            self._next_batch += 1
-            yield batch
-            # Otherwise this frame keeps the batch alive while the next one is made.
-            del batch
+        return Batches(self, self._start(*self.position))
+
+    def to_device(self, depth: int = 2, *, map_on_device: Any = None) -> DeviceBatches:
+        """Return this mixture with its batches on the device, as :meth:`Loader.to_device`."""
+        from vramfit.data.device import DeviceBatches
+
+        return DeviceBatches(self, depth, map_on_device=map_on_device)
+
+    @property
+    def position(self) -> MixturePosition:
+        """The position after the last batch that was handed out."""
+        if self._position is not None:
+            return self._position
+        return MixturePosition(0, 0, tuple(it.position for it in self._loaders.values()))
+
+    @property
+    def loaders(self) -> dict[str, Loader]:
+        """The loaders, by name."""
+        return dict(self._loaders)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the choice."""
+        return self._seed
+
+    @property
+    def generation(self) -> int:
+        """A number that changes when an iterator over the mixture is invalidated by another."""
+        return self._generation
+
+    @property
+    def sharding(self) -> Any:
+        """The sharding of the batches of all loaders."""
+        first, *others = (loader.sharding for loader in self._loaders.values())
+        if any(other != first for other in others):
+            raise InvalidArgumentError(
+                "the loaders of a mixture have different shardings, so its batches have none",
+                hint="create all loaders with the same `sharding`",
+            )
+        return first
+
+    @property
+    def max_batches(self) -> int:
+        """Batches that may be in use at a time, whichever loader they are of."""
+        return min(loader.max_batches for loader in self._loaders.values())
+
+    @property
+    def buffer_count(self) -> int:
+        """Batches that have memory at a time, unless the program keeps more."""
+        return min(loader.buffer_count for loader in self._loaders.values())
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of the largest batch in this process."""
+        return max(loader.batch_bytes for loader in self._loaders.values())
+
+    @property
+    def transform_threads(self) -> int:
+        """The number of threads that transform batches of one loader, at most."""
+        return max(loader.transform_threads for loader in self._loaders.values())
+
+    @property
+    def has_transform(self) -> bool:
+        """Whether batches of a loader are decoded or transformed."""
+        return any(loader.has_transform for loader in self._loaders.values())
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether no batch of any loader is padded or smaller."""
+        return all(loader.drop_last for loader in self._loaders.values())
+
+    @property
+    def restore_note(self) -> str | None:
+        """What the last :meth:`restore` noticed about the files, or None."""
+        notes = [it.restore_note for it in self._loaders.values() if it.restore_note]
+        return "; ".join(notes) or None
+
+    def _start(
+        self, epoch: int, batch: int, loaders: tuple[tuple[int, int], ...] | None = None
+    ) -> int:
+        """Start at a position, or at the beginning of an epoch, and return the generation."""
+        if loaders is None:
+            loaders = self._find_epoch(epoch)
+        self._generation += 1
+        self._running.clear()
+        self._position = MixturePosition(epoch, batch, loaders)
+        if batch == 0:
+            self._epoch_start = self._position
+        self._epoch = epoch
+        return self._generation
+
+    def _find_epoch(self, epoch: int) -> tuple[tuple[int, int], ...]:
+        """Return where the loaders are at the beginning of an epoch."""
+        for known in (self._position, self._epoch_start):
+            if known is not None and known[:2] == (epoch, 0):
+                return known.loaders
+        counts = Counter(self.choices(0, epoch * self._batches))
+        return tuple(
+            (counts[name] // len(it), counts[name] % len(it) * it.samples_per_batch)
+            for name, it in self._loaders.items()
+        )
+
+    def _next(
+        self, generation: int, *, same_shape: bool = False
+    ) -> tuple[Any, MixturePosition] | None:
+        """Return the next batch and the position after it, or None at the end of the epoch."""
+        if generation != self._generation:
+            raise ended_iterator_error()
+        epoch, batch, loaders = self.position
+        if epoch != self._epoch:
+            return None
+        place = self._choose(epoch * self._batches + batch)
+        found, after = self._read(place, loaders[place], same_shape=same_shape)
+        is_last = batch + 1 == self._batches
+        self._position = MixturePosition(
+            epoch + is_last,
+            0 if is_last else batch + 1,
+            (*loaders[:place], after, *loaders[place + 1 :]),
+        )
+        return found, self._position
 
     def choices(self, start: int, end: int) -> list[str]:
         """Return the names of the loaders that batches `start` to `end` come from."""
-        return [self._choose(number) for number in range(start, end)]
+        return [self._names[self._choose(number)] for number in range(start, end)]
 
-    def _choose(self, number: int) -> str:
+    def _choose(self, number: int) -> int:
         import numpy as np
 
         drawn = np.random.default_rng([self._seed, number]).random()
         place = int(np.searchsorted(self._weights, drawn, side="right"))
-        return self._names[min(place, len(self._names) - 1)]
+        return min(place, len(self._names) - 1)
 
-    def _read(self, name: str) -> Any:
+    def _read(self, place: int, position: tuple[int, int], *, same_shape: bool) -> Any:
+        loader = self._loaders[self._names[place]]
         while True:
-            if name not in self._iterators:
-                self._iterators[name] = iter(self._loaders[name])
             # After an error, the loader begins with the batch that failed.
-            batches = self._iterators.pop(name)
-            for batch in batches:
-                self._iterators[name] = batches
-                return batch
+            running = self._running.pop(place, None)
+            if running is None:
+                running = loader._start(*position)
+            if (found := loader._next(running, same_shape=same_shape)) is not None:
+                self._running[place] = running
+                return found
 
     def state(self) -> dict[str, Any]:
         """Return what to save to resume after the last batch: less than 1 KB for each loader."""
+        return self._state()
+
+    def _state(self, position: MixturePosition | None = None) -> dict[str, Any]:
+        """Return the state behind the last batch, or at another position."""
+        epoch, batch, loaders = position or self.position
         return {
             "schema": _SCHEMA,
-            "batch": self._next_batch,
+            "batch": epoch * self._batches + batch,
             "seed": self._seed,
             "weights": self._weights,
             "batches": self._batches,
-            "loaders": [[name, loader.state()] for name, loader in self._loaders.items()],
+            "loaders": [
+                [name, loader._state(at)]
+                for (name, loader), at in zip(self._loaders.items(), loaders, strict=True)
+            ],
         }
 
     def restore(self, state: Mapping[str, Any] | str, *, force: bool = False) -> Self:
@@ -134,13 +278,17 @@ class Mixture:
             )
         for (_, one), loader in zip(found["loaders"], self._loaders.values(), strict=True):
             loader.restore(one, force=force)
-        self._iterators.clear()
-        self._next_batch = found["batch"]
+        self._running.clear()
+        self._generation += 1
+        at = tuple(loader.position for loader in self._loaders.values())
+        epoch, batch = divmod(found["batch"], self._batches)
+        self._position = MixturePosition(epoch, batch, at)
         return self
 
     def close(self) -> None:
         """Stop reading. Batches that were handed out stay as they are."""
-        self._iterators.clear()
+        self._running.clear()
+        self._generation += 1
         for loader in self._loaders.values():
             loader.close()
 

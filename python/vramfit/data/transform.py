@@ -48,7 +48,7 @@ class Transform:
         self._decoder = decoder
         self._seed = seed
         self._rank = rank
-        kind = None if function is None else _kind_of_rng(function)
+        kind = None if function is None else kind_of_parameter(function, "rng")
         self._is_random = kind is not None
         self._is_positional = kind is inspect.Parameter.POSITIONAL_ONLY
 
@@ -140,12 +140,12 @@ def _leave(batch: Any, _: tuple[int, int]) -> Any:
     return batch
 
 
-def _kind_of_rng(function: Callable[..., Any]) -> Any:
-    """Return the kind of the parameter `rng` of a function, or None without one to be filled."""
-    if isinstance(function, functools.partial) and "rng" in function.keywords:
+def kind_of_parameter(function: Callable[..., Any], name: str) -> Any:
+    """Return the kind of a parameter of a function, or None without one to be filled."""
+    if isinstance(function, functools.partial) and name in function.keywords:
         return None
     try:
-        parameter = inspect.signature(function).parameters.get("rng")
+        parameter = inspect.signature(function).parameters.get(name)
     except (TypeError, ValueError):
         return None
     return None if parameter is None else parameter.kind

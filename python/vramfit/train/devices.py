@@ -174,11 +174,11 @@ def adopt_sharding(placement: Placement, state: Any, data: Any) -> Placement:
     import jax
     from jax.sharding import NamedSharding
 
+    from vramfit.data import Loader, Mixture
     from vramfit.data.device import DeviceBatches
-    from vramfit.data.loader import Loader
 
     loader = data.loader if isinstance(data, DeviceBatches) else data
-    sharding = loader.sharding if isinstance(loader, Loader) else None
+    sharding = loader.sharding if isinstance(loader, Loader | Mixture) else None
     if isinstance(sharding, NamedSharding):
         return replace(placement, mesh=sharding.mesh, devices=tuple(sharding.mesh.devices.flat))
     for leaf in jax.tree.leaves(state):

@@ -16,7 +16,7 @@ from vramfit.train.result import Result
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vramfit.data import Loader
+    from vramfit.data import Loader, Mixture
     from vramfit.data.device import DeviceBatches
     from vramfit.train.accumulators import Accumulator
     from vramfit.train.events import Callback
@@ -45,11 +45,11 @@ def _with_option_keywords(function: _Function) -> _Function:
 def fit(
     step: Callable[[Any, Any], tuple[Any, Any]],
     state: Any,
-    data: Loader | DeviceBatches | Iterable[Any],
+    data: Loader | Mixture | DeviceBatches | Iterable[Any],
     options: FitOptions | None = None,
     *,
     eval_step: Callable[[Any, Any], Any] | None = None,
-    eval_data: Loader | DeviceBatches | Iterable[Any] | None = None,
+    eval_data: Loader | Mixture | DeviceBatches | Iterable[Any] | None = None,
     callbacks: Sequence[Callback] = (),
     accumulators: Mapping[str, Accumulator] | None = None,
     **overrides: Unpack[FitKeywords],
@@ -62,8 +62,9 @@ def fit(
             jitted already is used as it is.
         state: Any pytree of arrays. It is donated, so these arrays can no longer be used; use
             `result.state` instead.
-        data: A :class:`vramfit.data.Loader`, what its `to_device` returns, or any batches that can
-            be iterated over repeatedly. Batches are never donated.
+        data: A :class:`vramfit.data.Loader` or :class:`vramfit.data.Mixture`, what its
+            `to_device` returns, or any batches that can be iterated over repeatedly. Batches are
+            never donated.
         options: All options as one value; its documentation describes each of them.
         eval_step: A function of the state and a batch that returns metrics, evaluated after each
             epoch, or by `eval_every`. Means are weighted by real rows where batches have a `mask`.

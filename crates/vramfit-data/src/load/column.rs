@@ -149,7 +149,7 @@ impl Column {
         scratch: &ScratchPool,
     ) -> Result<ColumnReader> {
         if self.bytes.is_some() {
-            return Ok(ColumnReader::new(RowReader::raw(dataset)?, None));
+            return Ok(ColumnReader::new(RowReader::raw(dataset, scratch)?, None));
         }
         let packing = match self.unpack {
             true => Packing::read(&dataset)?,

@@ -65,9 +65,10 @@ impl Loader {
     ///
     /// # Errors
     /// `invalid-argument` when the options cannot be met; all that opening a file can fail with.
-    pub fn open(options: LoaderOptions) -> Result<Loader> {
+    pub fn open(mut options: LoaderOptions) -> Result<Loader> {
         let columns = Columns::open(&options)?;
         let order = make_order(&options, &columns, Engine::Sequential)?;
+        options.weights = None;
         // Before the memory: a batch that the rows do not fill needs no other budget.
         ensure_one_batch(&options, order.len())?;
         let plan = LoaderPlan::new(&options, &columns)?;

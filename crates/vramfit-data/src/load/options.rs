@@ -6,7 +6,7 @@ use vramfit_base::Bytes;
 
 use super::normalization::Normalization;
 use crate::hdf5::Scalar;
-use crate::order::{RemainderPolicy, ShardOptions, SplitMode};
+use crate::order::{Fold, RemainderPolicy, ShardOptions, SplitMode};
 use crate::sample::{RowRanges, SampleOptions};
 
 /// A dataset to read.
@@ -91,6 +91,8 @@ pub struct SplitOptions {
     pub fraction: f64,
     /// The fraction of samples for tests; 0 for a split into two sets.
     pub test_fraction: f64,
+    /// The fold that is for validation, instead of fractions.
+    pub fold: Option<Fold>,
     /// How the samples of the other sets than the training set are chosen.
     pub mode: SplitMode,
     /// Whether all samples of a group, or of a file without wildcards, are in the same set. If not set, this is so
@@ -103,7 +105,7 @@ pub struct SplitOptions {
 impl SplitOptions {
     /// One set of a split into a training and a validation set.
     pub fn of_two(set: SplitSet, fraction: f64, mode: SplitMode, seed: u64) -> SplitOptions {
-        SplitOptions { set, fraction, test_fraction: 0.0, mode, by_group: None, seed }
+        SplitOptions { set, fraction, test_fraction: 0.0, fold: None, mode, by_group: None, seed }
     }
 }
 
@@ -136,6 +138,9 @@ pub struct LoaderOptions {
     pub selection: Option<SampleSelection>,
     /// Which set of them; all if not set.
     pub split: Option<SplitOptions>,
+    /// A weight for each sample, with which samples are drawn with replacement; each comes once if not set. They are
+    /// dropped when the loader is open.
+    pub weights: Option<Vec<f64>>,
     /// Which shard of each batch this process reads.
     pub shard: ShardOptions,
     /// Reader threads. If not set, half of the processors, and the consumer's own thread while it waits.
@@ -169,6 +174,7 @@ impl LoaderOptions {
             shuffle: true,
             remainder: RemainderPolicy::Pad,
             split: None,
+            weights: None,
             shard: ShardOptions::SINGLE,
             threads: None,
             float_type: None,

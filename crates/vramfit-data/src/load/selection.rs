@@ -8,19 +8,34 @@ use vramfit_base::{Error, Result};
 
 use super::columns::Columns;
 use super::options::{LoaderOptions, SampleSelection, SplitOptions, SplitSet};
-use crate::order::{Engine, ListedRows, Order, RowSubset, Split, ThreeWaySplit};
+use crate::order::{Engine, ListedRows, Order, RowSubset, Split, SplitMode, ThreeWaySplit};
 use crate::sample::{RowRanges, SampleOptions};
 use crate::splitmix::MixKey;
 
 /// Returns the order of the samples that the options select, by an engine.
 ///
 /// # Errors
-/// `invalid-argument` when there are none, or one of the sets of a split has none.
+/// `invalid-argument` when there are none, one of the sets of a split has none, or a weight is none.
 pub(super) fn make_order(
     options: &LoaderOptions,
     columns: &Columns,
     engine: Engine,
 ) -> Result<Order> {
+    let order = order_selected(options, columns, engine)?;
+    let Some(weights) = &options.weights else {
+        return Ok(order);
+    };
+    if !options.shuffle {
+        return Err(Error::invalid_argument(
+            "samples are drawn by `weights`, which has no order of the file",
+        )
+        .hint("leave `shuffle=False` out"));
+    }
+    order.weighted(weights)
+}
+
+/// Returns the same for samples that come once each.
+fn order_selected(options: &LoaderOptions, columns: &Columns, engine: Engine) -> Result<Order> {
     let (samples, seed) = (columns.len(), options.seed);
     let selected = match &options.selection {
         None => None,
@@ -98,6 +113,13 @@ fn name(set: SplitSet) -> &'static str {
 }
 
 fn ensure_fractions(split: SplitOptions) -> Result<()> {
+    if split.fold.is_some() {
+        return match split.set {
+            SplitSet::Test => Err(Error::invalid_argument("folds have no test set")
+                .hint("take it out before: `rows=`, or `groups=`")),
+            SplitSet::Train | SplitSet::Validation => Ok(()),
+        };
+    }
     if split.set == SplitSet::Test && split.test_fraction == 0.0 {
         return Err(Error::invalid_argument("the split has no test set")
             .hint("name three fractions: `split=(\"test\", 0.8, 0.1, 0.1)`"));
@@ -122,6 +144,13 @@ fn ensure_fractions(split: SplitOptions) -> Result<()> {
 
 /// Returns a set of a split of samples that have nothing to do with each other.
 fn split_rows(split: SplitOptions, count: u64) -> Result<RowSubset> {
+    if let Some(fold) = split.fold {
+        let two = Split::of_fold(count, fold, split.mode == SplitMode::Tail, split.seed)?;
+        return Ok(match split.set {
+            SplitSet::Train => RowSubset::Train(two),
+            SplitSet::Validation | SplitSet::Test => RowSubset::Validation(two),
+        });
+    }
     if split.test_fraction == 0.0 {
         let two = Split::new(count, split.fraction, split.mode, split.seed)?;
         return Ok(match split.set {
@@ -160,9 +189,24 @@ fn split_groups(split: SplitOptions, groups: &[Range<u64>]) -> Result<RowRanges>
 }
 
 /// Returns the samples of a part of the only series, none of whose rows is in another part: the training set comes first,
-/// then the validation set, then the test set.
+/// then the validation set, then the test set; a fold is a block, and the training set what is before and behind it.
 fn split_in_time(split: SplitOptions, columns: &Columns) -> RowRanges {
     let all = columns.segments().rows();
+    let extent = |sample: u64| columns.samples.extent(sample);
+    let samples_in = |rows: Range<u64>| {
+        let first = partition_point(columns.len(), |sample| extent(sample).start < rows.start);
+        let last = partition_point(columns.len(), |sample| extent(sample).end <= rows.end);
+        first..last.max(first)
+    };
+    if let Some(fold) = split.fold {
+        let block = fold.block(all);
+        return match split.set {
+            SplitSet::Train => {
+                [0..block.start, block.end..all].map(samples_in).into_iter().collect()
+            }
+            SplitSet::Validation | SplitSet::Test => std::iter::once(samples_in(block)).collect(),
+        };
+    }
     let [validation, test] = counts(split, all);
     let validation_start = all.saturating_sub(validation + test);
     let test_start = all.saturating_sub(test);
@@ -171,10 +215,7 @@ fn split_in_time(split: SplitOptions, columns: &Columns) -> RowRanges {
         SplitSet::Validation => validation_start..test_start,
         SplitSet::Test => test_start..all,
     };
-    let extent = |sample: u64| columns.samples.extent(sample);
-    let first = partition_point(columns.len(), |sample| extent(sample).start < rows.start);
-    let last = partition_point(columns.len(), |sample| extent(sample).end <= rows.end);
-    std::iter::once(first..last.max(first)).collect()
+    std::iter::once(samples_in(rows)).collect()
 }
 
 /// Returns the first number below `count` for which `is_before` is false; it is true for all before it.

@@ -35,16 +35,9 @@ impl ColumnStorage {
         self.is_chunked |=
             matches!(dataset.storage(), read::Storage::Chunked { .. } | read::Storage::Virtual(_));
         let rescaling = reader.rescaling_bytes();
-        if rows.is_last_axis() {
-            let scratch = last_axis_scratch_bytes(rows) + rescaling;
-            self.block_scratch = self.block_scratch.max(scratch);
-            self.row_scratch = self.row_scratch.max(scratch);
-            self.stored_bytes += dataset.stored_bytes();
-            return;
-        }
-        let block_scratch = dataset_scratch_bytes(dataset, rows.is_unchanged()) + rescaling;
+        let block_scratch = reader_scratch_bytes(rows, rows.is_unchanged()) + rescaling;
         self.block_scratch = self.block_scratch.max(block_scratch);
-        self.row_scratch = self.row_scratch.max(dataset_scratch_bytes(dataset, false) + rescaling);
+        self.row_scratch = self.row_scratch.max(reader_scratch_bytes(rows, false) + rescaling);
         self.stored_bytes += dataset.stored_bytes();
     }
 }
@@ -96,38 +89,34 @@ pub(super) fn scratch_bytes(columns: &Columns, uses_windows: bool) -> u64 {
 
 /// Returns the bytes that a thread needs to decode rows of a dataset; `is_in_place` says whether rows that are stored
 /// as they are wanted are read right to their place.
-fn dataset_scratch_bytes(dataset: &read::Dataset, is_in_place: bool) -> u64 {
-    match dataset.storage() {
-        read::Storage::Compact(_) => 0,
-        read::Storage::Contiguous(_) if is_in_place => 0,
-        read::Storage::Contiguous(_) => {
-            let row = dataset.bytes() / dataset.shape()[0].max(1);
-            CONTIGUOUS_SCRATCH.max(row).min(dataset.bytes())
+fn reader_scratch_bytes(rows: &RowReader, is_in_place: bool) -> u64 {
+    let dataset = rows.dataset();
+    let row = dataset.bytes() / rows.len().max(1);
+    let lines = match rows.is_last_axis() {
+        true => {
+            read::last_axis_buffer_bytes(dataset.storage(), dataset.datatype().size() as u64, row)
         }
+        false => 0,
+    };
+    match dataset.storage() {
+        read::Storage::Contiguous(_) if rows.is_last_axis() => {
+            lines.min(dataset.bytes().saturating_mul(2))
+        }
+        read::Storage::Contiguous(_) if is_in_place => 0,
+        read::Storage::Contiguous(_) => CONTIGUOUS_SCRATCH.max(row).min(dataset.bytes()),
+        read::Storage::Compact(_) => lines,
         read::Storage::Chunked { grid, table, .. } => {
             let stored = table.iter().map(|chunk| chunk.size).max().unwrap_or(0);
             // What is stored, what it becomes, and what is between two filters.
-            stored.saturating_add(grid.chunk_bytes.saturating_mul(2))
+            stored.saturating_add(grid.chunk_bytes.saturating_mul(2)).saturating_add(lines)
         }
         read::Storage::Virtual(pieces) => {
-            // Each piece has a reader of its own.
+            // Readers of pieces share the memory to decode in, and a thread reads one after the other.
             let buffer = pieces.iter().map(VirtualSource::buffer_bytes).max().unwrap_or(0);
-            let pieces = pieces.iter();
-            let each = pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place));
-            each.sum::<u64>().saturating_add(buffer)
+            let pieces = rows.pieces().iter();
+            let each = pieces.map(|piece| reader_scratch_bytes(piece, is_in_place));
+            each.max().unwrap_or(0).saturating_add(buffer)
         }
-    }
-}
-
-/// Returns the same for a dataset whose rows are on the last axis.
-fn last_axis_scratch_bytes(rows: &RowReader) -> u64 {
-    let dataset = rows.dataset();
-    let row = dataset.bytes() / rows.len().max(1);
-    let buffer =
-        read::last_axis_buffer_bytes(dataset.storage(), dataset.datatype().size() as u64, row);
-    match dataset.storage() {
-        read::Storage::Contiguous(_) => buffer.min(dataset.bytes().saturating_mul(2)),
-        _ => dataset_scratch_bytes(dataset, false).saturating_add(buffer),
     }
 }
 

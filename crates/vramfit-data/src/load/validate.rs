@@ -24,9 +24,9 @@ pub(super) fn ensure_resumable(saved: &Order, current: &Order) -> Result<()> {
     let in_file_order = |order: &Order| order.engine() == Engine::Sequential;
     let same_subset = saved.with_engine(current.engine()) == *current;
     if !same_subset || in_file_order(saved) != in_file_order(current) {
-        let what = "the state was saved with a different `rows`, `split` or `shuffle`";
+        let what = "the state was saved with a different `rows`, `split`, `weights` or `shuffle`";
         return Err(invalid(what.to_owned()).hint(
-            "create the loader with the `rows`, `split` and `shuffle` of the run to resume",
+            "create the loader with the `rows`, `split`, `weights` and `shuffle` of the run to resume",
         ));
     }
     Ok(())

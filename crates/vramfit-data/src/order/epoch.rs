@@ -19,12 +19,12 @@ pub struct Epoch {
 enum RowOrder {
     Sequential,
     Global(Permutation),
-    Windows(WindowTable),
+    Windows(Box<WindowTable>),
 }
 
 impl Epoch {
     pub(super) fn new(order: &Order, epoch: u64) -> Self {
-        let selection = order.selection();
+        let selection = order.drawn(epoch);
         let walk = match order.engine {
             Engine::Sequential => RowOrder::Sequential,
             Engine::GlobalShuffle => {
@@ -33,7 +33,8 @@ impl Epoch {
             }
             Engine::BlockWindows(size) | Engine::ChunkWindows(size) => {
                 let selection = selection.clone();
-                RowOrder::Windows(WindowTable::new(size, order.rows, selection, order.seed, epoch))
+                let table = WindowTable::new(size, order.rows, selection, order.seed, epoch);
+                RowOrder::Windows(Box::new(table))
             }
         };
         Epoch { selection, walk }

@@ -11,10 +11,12 @@
 mod batches;
 mod choice;
 mod epoch;
+mod fold;
 mod listed;
 mod permutation;
 mod split;
 mod state;
+mod weights;
 mod window;
 
 use serde::{Deserialize, Serialize};
@@ -23,9 +25,11 @@ use vramfit_base::{Error, Result};
 pub use batches::{Batch, Batches, RemainderPolicy, ShardOptions, ShardSlice};
 pub use choice::{EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, choose};
 pub use epoch::Epoch;
+pub use fold::Fold;
 pub use listed::ListedRows;
 pub use split::{RowSubset, Split, SplitMode, ThreeWaySplit};
 pub use state::{DataFingerprint, LoaderState, STATE_SCHEMA};
+pub use weights::RowWeights;
 pub use window::{Block, Window};
 
 /// What random numbers are drawn for, so that no two uses share them. The numbers are part of the
@@ -36,6 +40,8 @@ enum Purpose {
     Blocks = 2,
     Window = 3,
     Split = 4,
+    Folds = 5,
+    Weights = 6,
 }
 
 /// How the rows of an epoch are ordered.
@@ -92,6 +98,9 @@ pub struct Order {
     /// Which rows are listed; all if there is no list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listed: Option<ListedRows>,
+    /// How often each of these rows is drawn; once if there are no weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weights: Option<RowWeights>,
 }
 
 impl Order {
@@ -100,7 +109,7 @@ impl Order {
     /// # Errors
     /// `invalid-argument` when there are no rows or too many, or when a block or a window has no size.
     pub fn new(rows: u64, seed: u64, engine: Engine, subset: RowSubset) -> Result<Self> {
-        let order = Order { rows, seed, engine, subset, listed: None };
+        let order = Order { rows, seed, engine, subset, listed: None, weights: None };
         order.ensure_valid().map(|()| order)
     }
 
@@ -125,7 +134,36 @@ impl Order {
         if listed == 0 || listed > rows {
             return invalid(format!("{listed} of {rows} rows are listed"));
         }
-        self.subset.ensure_matches(listed)
+        self.subset.ensure_matches(listed)?;
+        match &self.weights {
+            Some(weights) if weights.len() != self.len() => {
+                invalid(format!("{} of {} rows have a weight", weights.len(), self.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the order in which rows are drawn with replacement, as often as their weights say.
+    ///
+    /// # Arguments
+    /// `weights` has one number for each row of the file.
+    ///
+    /// # Errors
+    /// `invalid-argument` when there is another number of them, one is negative, NaN or infinite, or those of all rows
+    /// of an epoch are 0.
+    pub fn weighted(self, weights: &[f64]) -> Result<Self> {
+        if weights.len() as u64 != self.rows {
+            return Err(Error::invalid_argument(format!(
+                "there are {} weights, and {} samples",
+                weights.len(),
+                self.rows
+            ))
+            .hint("give each sample one weight, also those that are not selected"));
+        }
+        let selection = self.selection();
+        let rows = (0..selection.len()).map(|rank| selection.select(rank));
+        let weights = RowWeights::new(rows.map(|row| (row, weights[row as usize])))?;
+        Ok(Order { weights: Some(weights), ..self })
     }
 
     /// Returns the order of some of the rows, of which `subset` takes a part.
@@ -144,7 +182,7 @@ impl Order {
                 "row {last} is listed, and there are {rows} rows"
             )));
         }
-        let order = Order { rows, seed, engine, subset, listed: Some(listed) };
+        let order = Order { rows, seed, engine, subset, listed: Some(listed), weights: None };
         order.ensure_valid().map(|()| order)
     }
 
@@ -183,5 +221,14 @@ impl Order {
 
     fn selection(&self) -> split::Selection {
         split::Selection::new(self.rows, self.subset, self.listed.as_ref())
+    }
+
+    /// Returns the rows of an epoch in the order of the file, those that are drawn several times as often.
+    fn drawn(&self, epoch: u64) -> split::Selection {
+        let selection = self.selection();
+        match &self.weights {
+            Some(weights) => selection.with_draws(weights.draws(self.seed, epoch)),
+            None => selection,
+        }
     }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use vramfit_base::{Error, Result};
 
-use super::{ListedRows, Purpose};
+use super::weights::Draws;
+use super::{Fold, ListedRows, Purpose};
 use crate::sample::RowRanges;
 use crate::splitmix::{MixKey, below};
 
@@ -24,6 +25,10 @@ pub enum SplitMode {
     /// The last rows of the file: for rows that resemble their neighbors, such as windows of one
     /// series, where a row between two training rows would prove nothing.
     Tail,
+    /// One row out of every few, as many as there are folds, at a random place among them.
+    SpreadFold(Fold),
+    /// A block of rows, one of as many as there are folds: for rows that resemble their neighbors.
+    BlockFold(Fold),
 }
 
 /// A split of a file's rows into a training and a validation set.
@@ -64,8 +69,36 @@ impl Split {
         Ok(split)
     }
 
+    /// Returns the split that uses a fold for validation: `mode` has it.
+    ///
+    /// # Errors
+    /// `invalid-argument` when there are fewer rows than folds.
+    pub fn of_fold(rows: u64, fold: Fold, is_block: bool, seed: u64) -> Result<Self> {
+        fold.ensure_fits(rows)?;
+        Ok(match is_block {
+            true => {
+                let block = fold.block(rows);
+                let validation_rows = block.end - block.start;
+                Split { validation_rows, mode: SplitMode::BlockFold(fold), seed }
+            }
+            false => {
+                let validation_rows = fold.rows_before(rows, seed);
+                Split { validation_rows, mode: SplitMode::SpreadFold(fold), seed }
+            }
+        })
+    }
+
     /// Rejects a split that was made for another number of rows.
     fn ensure_matches(&self, rows: u64) -> Result<()> {
+        let is_block = matches!(self.mode, SplitMode::BlockFold(_));
+        if let SplitMode::SpreadFold(fold) | SplitMode::BlockFold(fold) = self.mode
+            && Split::of_fold(rows, fold, is_block, self.seed)? != *self
+        {
+            return Err(Error::invalid_argument(format!(
+                "a fold of {rows} rows does not have {}",
+                self.validation_rows
+            )));
+        }
         if self.validation_rows > 0 && self.validation_rows < rows {
             return Ok(());
         }
@@ -125,6 +158,8 @@ pub(super) struct Selection {
     listed: Option<Arc<RowRanges>>,
     /// The first one splits all rows, and the second what it takes of them.
     parts: [Option<SplitPart>; 2],
+    /// Which of these are drawn, and how often; each once without.
+    draws: Option<Draws>,
 }
 
 impl Selection {
@@ -143,7 +178,12 @@ impl Selection {
             RowSubset::ValidationOfThree(split) => of_three(split, true),
         };
         let listed = listed.map(|listed| Arc::clone(listed.rows()));
-        Selection { count: all, listed, parts }
+        Selection { count: all, listed, parts, draws: None }
+    }
+
+    /// Returns the rows that are drawn from it, some of them several times: as many as it has.
+    pub(super) fn with_draws(self, draws: Draws) -> Self {
+        Selection { draws: Some(draws), ..self }
     }
 
     /// Returns how many rows are in the subset.
@@ -154,12 +194,14 @@ impl Selection {
     /// Returns how many rows of the subset come before `row`.
     pub(super) fn rank(&self, row: u64) -> u64 {
         let rank = self.listed.as_ref().map_or(row, |listed| listed.rank(row));
-        self.parts.iter().flatten().fold(rank, |rank, part| part.rank(rank))
+        let rank = self.parts.iter().flatten().fold(rank, |rank, part| part.rank(rank));
+        self.draws.as_ref().map_or(rank, |draws| draws.rank(rank))
     }
 
     /// Returns the row of the subset that has `rank` others before it.
     #[inline]
     pub(super) fn select(&self, rank: u64) -> u64 {
+        let rank = self.draws.as_ref().map_or(rank, |draws| draws.select(rank));
         let rank = self.parts.iter().rev().flatten().fold(rank, |rank, part| part.select(rank));
         match &self.listed {
             Some(listed) => listed.select(rank),
@@ -196,17 +238,29 @@ impl SplitPart {
             (SplitMode::Spread, true) => self.validation_row(rank, self.split),
             (SplitMode::Tail, false) => rank,
             (SplitMode::Spread, false) => self.training_row(rank, self.split),
+            (SplitMode::SpreadFold(fold), true) => fold.row(rank, self.split.seed),
+            (SplitMode::SpreadFold(fold), false) => fold.other_row(rank, self.split.seed),
+            (SplitMode::BlockFold(fold), true) => fold.block(self.rows).start + rank,
+            (SplitMode::BlockFold(fold), false) => {
+                let block = fold.block(self.rows);
+                rank + if rank >= block.start { block.end - block.start } else { 0 }
+            }
         }
     }
 
     fn validation_rows_before(&self, row: u64, split: Split) -> u64 {
         match split.mode {
             SplitMode::Tail => row.saturating_sub(self.rows - split.validation_rows),
-            SplitMode::Spread if row >= self.rows => split.validation_rows,
+            SplitMode::BlockFold(fold) => {
+                let block = fold.block(self.rows);
+                row.clamp(block.start, block.end) - block.start
+            }
+            _ if row >= self.rows => split.validation_rows,
             SplitMode::Spread => {
                 let stretch = stretch_at(row, split.validation_rows, self.rows);
                 stretch + u64::from(self.validation_row(stretch, split) < row)
             }
+            SplitMode::SpreadFold(fold) => fold.rows_before(row, split.seed),
         }
     }
 
@@ -272,24 +326,53 @@ mod tests {
         ) {
             let mode = if tail { SplitMode::Tail } else { SplitMode::Spread };
             let Ok(split) = Split::new(rows, fraction, mode, seed) else { return Ok(()) };
-            let train = Selection::new(rows, RowSubset::Train(split), None);
-            let validation = Selection::new(rows, RowSubset::Validation(split), None);
-            prop_assert_eq!(validation.len(), (rows as f64 * fraction).round() as u64);
-
-            let mut owner = vec![0; rows as usize];
-            for (set, mark) in [(train, 1), (validation, 2)] {
-                let mut last = None;
-                for rank in 0..set.len() {
-                    let row = set.select(rank);
-                    prop_assert!(last < Some(row), "in the order of the file");
-                    prop_assert_eq!(set.rank(row), rank);
-                    prop_assert_eq!(set.rank(row + 1), rank + 1);
-                    prop_assert_eq!(std::mem::replace(&mut owner[row as usize], mark), 0);
-                    last = Some(row);
-                }
-            }
-            prop_assert!(!owner.contains(&0));
+            check_sets(rows, split, (rows as f64 * fraction).round() as u64)?;
         }
+
+        #[test]
+        fn every_row_is_held_out_by_one_fold(
+            rows in 2_u64..400,
+            folds in 2_u64..12,
+            seed: u64,
+            is_block: bool,
+        ) {
+            let mut held_out = vec![0; rows as usize];
+            for number in 0..folds {
+                let fold = Fold::new(number, folds).unwrap();
+                let Ok(split) = Split::of_fold(rows, fold, is_block, seed) else {
+                    prop_assert!(rows < folds);
+                    return Ok(());
+                };
+                check_sets(rows, split, split.validation_rows)?;
+                prop_assert!((rows / folds..=rows.div_ceil(folds)).contains(&split.validation_rows));
+                let set = Selection::new(rows, RowSubset::Validation(split), None);
+                (0..set.len()).for_each(|rank| held_out[set.select(rank) as usize] += 1);
+                split.ensure_matches(rows).unwrap();
+                prop_assert!(split.ensure_matches(rows + 2 * folds).is_err());
+            }
+            prop_assert!(held_out.iter().all(|count| *count == 1));
+        }
+    }
+
+    fn check_sets(rows: u64, split: Split, validation_rows: u64) -> Result<(), TestCaseError> {
+        let train = Selection::new(rows, RowSubset::Train(split), None);
+        let validation = Selection::new(rows, RowSubset::Validation(split), None);
+        prop_assert_eq!(validation.len(), validation_rows);
+
+        let mut owner = vec![0; rows as usize];
+        for (set, mark) in [(train, 1), (validation, 2)] {
+            let mut last = None;
+            for rank in 0..set.len() {
+                let row = set.select(rank);
+                prop_assert!(last < Some(row), "in the order of the file");
+                prop_assert_eq!(set.rank(row), rank);
+                prop_assert_eq!(set.rank(row + 1), rank + 1);
+                prop_assert_eq!(std::mem::replace(&mut owner[row as usize], mark), 0);
+                last = Some(row);
+            }
+        }
+        prop_assert!(!owner.contains(&0));
+        Ok(())
     }
 
     #[test]

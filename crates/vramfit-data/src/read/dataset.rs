@@ -224,6 +224,17 @@ impl Dataset {
         Ok(Dataset { container, path, address, shape, fill, datatype, filters, storage, missing })
     }
 
+    /// Returns the dataset with the sources of a virtual one placed for rows on the last axis.
+    pub(super) fn on_last_axis(self) -> Result<Dataset> {
+        match &self.storage {
+            Storage::Virtual(sources) => {
+                let sources = virtual_source::place_last_axis(sources, &self.shape)?;
+                Ok(Dataset { storage: Storage::Virtual(sources.into()), ..self })
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// Returns the file that it is in, which an external link may have changed.
     pub fn container(&self) -> &Container {
         &self.container

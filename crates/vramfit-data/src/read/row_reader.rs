@@ -60,12 +60,13 @@ impl RowReader {
     /// # Errors
     ///
     /// `invalid-argument` when the dataset has no rows; `unsupported-feature` when a row is too large.
-    pub fn raw(dataset: Dataset) -> Result<RowReader> {
+    pub fn raw(dataset: Dataset, scratch: &ScratchPool) -> Result<RowReader> {
         let path = dataset.path().to_owned();
         let convert = Converter::identity(dataset.datatype().size());
-        let pieces = |piece: &VirtualSource| RowReader::raw(Dataset::clone(&piece.dataset));
-        let rows =
-            RowReader::with(dataset, convert, Scalar::Uint8, &[], &RowOptions::default(), &pieces);
+        let pieces =
+            |piece: &VirtualSource| RowReader::raw(Dataset::clone(&piece.dataset), scratch);
+        let options = RowOptions { scratch: scratch.clone(), ..RowOptions::default() };
+        let rows = RowReader::with(dataset, convert, Scalar::Uint8, &[], &options, &pieces);
         rows.map_err(|error| of_dataset(&path, &error))
     }
 
@@ -77,8 +78,10 @@ impl RowReader {
         let scalar = options.to.unwrap_or(numbers.number.scalar);
         let convert = Converter::new(dataset.datatype().size(), numbers, scalar)?;
         let inner: Vec<_> = numbers.axes.iter().map(|axis| axis.length as u64).collect();
-        let pieces =
-            |piece: &VirtualSource| RowReader::new(Dataset::clone(&piece.dataset), options);
+        let pieces = |piece: &VirtualSource| {
+            let options = RowOptions { is_last_axis: piece.is_last_axis, ..options.clone() };
+            RowReader::new(Dataset::clone(&piece.dataset), &options)
+        };
         RowReader::with(dataset, convert, scalar, &inner, options, &pieces)
     }
 
@@ -91,6 +94,7 @@ impl RowReader {
         of_piece: &dyn Fn(&VirtualSource) -> Result<RowReader>,
     ) -> Result<RowReader> {
         let is_last_axis = options.is_last_axis && dataset.shape().len() > 1;
+        let dataset = if is_last_axis { dataset.on_last_axis()? } else { dataset };
         let axes = match is_last_axis {
             true => dataset.shape().split_last(),
             false => dataset.shape().split_first(),
@@ -119,12 +123,6 @@ impl RowReader {
                 contiguous_band_rows(element, element * row_elements as u64).min(rows)
             }
             Storage::Chunked { grid, .. } if is_last_axis => grid.chunk[grid.chunk.len() - 1],
-            Storage::Virtual(_) if is_last_axis => {
-                return Err(Error::unsupported_feature(
-                    "rows on the last axis of a virtual dataset are not supported",
-                )
-                .hint("read its sources, or copy it into an ordinary dataset"));
-            }
             Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride).max(1) as u64,
             Storage::Chunked { grid, .. } => grid.chunk[0],
             Storage::Virtual(pieces) => {
@@ -164,6 +162,11 @@ impl RowReader {
     /// Whether rows are on the last axis, and there are others.
     pub fn is_last_axis(&self) -> bool {
         self.is_last_axis
+    }
+
+    /// Returns the readers of the sources of a virtual dataset.
+    pub fn pieces(&self) -> &[RowReader] {
+        &self.pieces
     }
 
     /// Whether there are no rows.

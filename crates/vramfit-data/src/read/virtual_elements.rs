@@ -39,6 +39,8 @@ struct Side {
 pub(super) struct ElementMap {
     source: Side,
     target: Side,
+    /// How many rows the dataset of the source has.
+    source_rows: u64,
 }
 
 impl Side {
@@ -92,6 +94,7 @@ impl ElementMap {
         Ok(ElementMap {
             source: Side::new(source, source_shape)?,
             target: Side::new(target, target_shape)?,
+            source_rows: source_shape[0],
         })
     }
 
@@ -104,7 +107,7 @@ impl ElementMap {
 
     /// Returns the bytes of the rows of the source that are read together.
     pub(super) fn buffer_bytes(&self, source: &Dataset) -> u64 {
-        let rows = source.shape()[0].max(1);
+        let rows = self.source_rows.max(1);
         // Elements of one row may begin in the middle of a row of the source.
         let needed = (self.target.elements / self.source.elements).saturating_add(2).min(rows);
         let row_bytes = source.bytes() / rows;

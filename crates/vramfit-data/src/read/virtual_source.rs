@@ -25,7 +25,11 @@ pub struct VirtualSource {
     pub rows: Range<u64>,
     /// The dataset.
     pub dataset: Arc<Dataset>,
+    /// Whether its rows are on its last axis.
+    pub(super) is_last_axis: bool,
     pub(super) placement: Placement,
+    /// Which of its elements are mapped, and to which of the virtual dataset.
+    selections: Arc<[Vec<AxisSelection>; 2]>,
 }
 
 /// Where the elements of a source belong.
@@ -309,31 +313,102 @@ fn place(parts: Vec<Part>, shape: &[u64]) -> Result<Vec<VirtualSource>> {
     }
     kept.sort_by_key(|part| part.target[0].start);
     ensure_apart(&kept)?;
-    let is_rows = |part: &Part| {
+    let parts = kept.into_iter().map(|Part { dataset, source, target }| Oriented {
+        shape: dataset.shape().to_vec(),
+        is_last_axis: false,
+        selections: Arc::new([source.clone(), target.clone()]),
+        part: Part { dataset, source, target },
+    });
+    place_rows(parts.collect(), shape)
+}
+
+/// A source whose axis of rows is the first one here.
+struct Oriented {
+    part: Part,
+    /// The shape of its dataset.
+    shape: Vec<u64>,
+    is_last_axis: bool,
+    selections: Arc<[Vec<AxisSelection>; 2]>,
+}
+
+/// Places sources, sorted by their first row, in a dataset with rows on its first axis.
+fn place_rows(parts: Vec<Oriented>, shape: &[u64]) -> Result<Vec<VirtualSource>> {
+    let is_rows = |Oriented { part, shape: source_shape, .. }: &Oriented| {
         let is_all = |axes: &[AxisSelection], shape: &[u64]| {
             axes[0].is_contiguous()
                 && axes.iter().zip(shape).skip(1).all(|(axis, length)| axis.len() == *length)
         };
         is_all(&part.target, shape)
-            && is_all(&part.source, part.dataset.shape())
-            && shape[1..] == part.dataset.shape()[1..]
+            && is_all(&part.source, source_shape)
+            && shape[1..] == source_shape[1..]
     };
-    let are_rows = kept.iter().all(is_rows);
-    let place = |Part { dataset, source, target }: Part| {
+    let are_rows = parts.iter().all(is_rows);
+    let place = |it: Oriented| {
+        let Part { dataset, source, target } = it.part;
         let rows = target[0].start..target[0].end().unwrap_or(u64::MAX);
         let placement = match are_rows {
             true => Placement::Rows(source[0].start),
             false => {
-                let map = ElementMap::new(&source, dataset.shape(), &target, shape)?;
+                let map = ElementMap::new(&source, &it.shape, &target, shape)?;
                 if map.buffer_bytes(&dataset) > MAX_CHUNK_BYTES {
                     return Err(unsupported("rows of a source exceed 1 GiB"));
                 }
                 Placement::Elements(Arc::new(map))
             }
         };
-        Ok(VirtualSource { rows, dataset, placement })
+        let Oriented { is_last_axis, selections, .. } = it;
+        Ok(VirtualSource { rows, dataset, is_last_axis, placement, selections })
     };
-    kept.into_iter().map(place).collect()
+    parts.into_iter().map(place).collect()
+}
+
+/// Places sources where the rows of the virtual dataset are on its last axis.
+pub(super) fn place_last_axis(
+    sources: &[VirtualSource],
+    shape: &[u64],
+) -> Result<Vec<VirtualSource>> {
+    let orient = |it: &VirtualSource| {
+        let [source, target] = &*it.selections;
+        let is_last_axis = is_along_last_axis(source, target)?;
+        let dataset = Arc::clone(&it.dataset);
+        let (mut source, mut target) = (source.clone(), target.clone());
+        let mut shape = dataset.shape().to_vec();
+        target.rotate_right(1);
+        if is_last_axis {
+            source.rotate_right(1);
+            shape.rotate_right(1);
+        }
+        let part = Part { dataset, source, target };
+        Ok(Oriented { part, shape, is_last_axis, selections: Arc::clone(&it.selections) })
+    };
+    let mut parts = sources.iter().map(orient).collect::<Result<Vec<_>>>()?;
+    parts.sort_by_key(|it| it.part.target[0].start);
+    let mut shape = shape.to_vec();
+    shape.rotate_right(1);
+    place_rows(parts, &shape)
+}
+
+/// Returns whether the last axis of a source is that of the virtual dataset, and not its first axis, and checks that it is
+/// one of both. Elements are numbered with the last axis first, so both have the same axes where those with one
+/// element do not count.
+fn is_along_last_axis(source: &[AxisSelection], target: &[AxisSelection]) -> Result<bool> {
+    if target.last().is_none_or(|axis| axis.len() == 1) {
+        // All elements of the source are those of one row.
+        return Ok(false);
+    }
+    let lengths = |axes: &[AxisSelection]| -> Vec<u64> {
+        axes.iter().map(AxisSelection::len).filter(|length| *length != 1).collect()
+    };
+    if lengths(source) != lengths(target) {
+        return Err(unsupported("rows are on the last axis, and a source has other axes"));
+    }
+    match source.iter().rposition(|axis| axis.len() != 1) {
+        Some(axis) if axis + 1 == source.len() => Ok(source.len() > 1),
+        Some(0) => Ok(false),
+        _ => Err(unsupported(
+            "rows are on the last axis, and on an axis of a source that is neither its first nor its last",
+        )),
+    }
 }
 
 /// Checks that no element has two sources, for which the format says nothing.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use vramfit_base::ErrorKind;
 use vramfit_data::hdf5::{Container, Content, Node, Scalar, tree};
 use vramfit_data::read::{Dataset, RowOptions, RowReader, Storage};
 use vramfit_data::source::{Access, Source};
@@ -54,13 +55,18 @@ fn rows_on_the_last_axis_are_those_of_the_transposed_values() {
             let name = &case.name;
             let dataset = open(&case, access, 1).expect(name).dataset().clone();
             let shape = dataset.shape().to_vec();
-            if matches!(dataset.storage(), Storage::Virtual(_)) && shape.len() > 1 {
-                continue;
-            }
             let field = case.field.clone();
             let options =
                 RowOptions { field, threads, is_last_axis: true, ..RowOptions::default() };
-            let rows = RowReader::new(dataset, &options).expect(name);
+            let is_virtual = matches!(dataset.storage(), Storage::Virtual(_));
+            let rows = match RowReader::new(dataset, &options) {
+                // The axis is not one of the source that rows can be on.
+                Err(error) if is_virtual && error.kind() == ErrorKind::UnsupportedFeature => {
+                    assert!(error.message().contains("rows are on the last axis, and"), "{error}");
+                    continue;
+                }
+                rows => rows.expect(name),
+            };
             assert_eq!(rows.len(), shape[shape.len() - 1], "{name}");
             let want = with_last_axis_first(&shape, rows.element_bytes(), &expected);
             assert!(read_all(&rows).expect(name) == want, "{name}: other values");

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from jax import Device
     from jax.sharding import Sharding
 
+    from vramfit.data import Loader
+
 Note = Callable[[str], None]
 
 
@@ -71,12 +73,12 @@ def open_source(
         target: The device or sharding that batches are put on.
         role: The name of the argument, for messages.
     """
-    from vramfit.data import Loader
+    from vramfit.data import Loader, Mixture
     from vramfit.data.device import DeviceBatches
     from vramfit.train.data.iterable_source import IterableSource
     from vramfit.train.data.loader_source import open_loader_source
 
-    if isinstance(data, Loader | DeviceBatches):
+    if isinstance(data, Loader | Mixture | DeviceBatches):
         return open_loader_source(data, depth=depth, stacked=stacked, target=target, role=role)
     if not isinstance(data, Iterable):
         raise InvalidArgumentError(
@@ -88,11 +90,19 @@ def open_source(
 
 def share_loader(data: Any, other: Any) -> bool:
     """Return whether two kinds of batches are read by the same loader, which has one position."""
-    from vramfit.data import Loader
+    others = list_loaders(other)
+    return any(one is other for one in list_loaders(data) for other in others)
+
+
+def list_loaders(data: Any) -> list[Loader]:
+    """Return the loaders that batches are read by: several of a mixture, and none of a list."""
+    from vramfit.data import Loader, Mixture
     from vramfit.data.device import DeviceBatches
 
-    loaders = [it.loader if isinstance(it, DeviceBatches) else it for it in (data, other)]
-    return isinstance(loaders[0], Loader) and loaders[0] is loaders[1]
+    loader = data.loader if isinstance(data, DeviceBatches) else data
+    if isinstance(loader, Mixture):
+        return list(loader.loaders.values())
+    return [loader] if isinstance(loader, Loader) else []
 
 
 def _sender(target: Device | Sharding) -> Callable[[Any], Any]:

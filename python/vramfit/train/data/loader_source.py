@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from vramfit.errors import FileChangedError, InvalidArgumentError, VramfitError
-from vramfit.train.data.batch_source import Note, named_columns
+from vramfit.train.data.batch_source import Note, list_loaders, named_columns
 from vramfit.train.messages import rephrase
 
 if TYPE_CHECKING:
     from jax import Device
     from jax.sharding import Sharding
 
-    from vramfit.data import Loader
+    from vramfit.data import Loader, Mixture
     from vramfit.data.device import DeviceBatches
 
 
@@ -40,11 +40,12 @@ class LoaderSource:
         self._pads = pads
         self._rows_left = 0
         self._prefetched: _Prefetched | None = None
-        self._loader: Loader = batches.loader
+        # A mixture has what is used of a loader here.
+        self._loader = cast("Loader", batches.loader)
 
     def start(self, epoch: int) -> Iterator[Any]:
         """Start an epoch, or continue with it if it is being read already."""
-        self._rows_left = self._loader.rows
+        self._rows_left = self._rows_after(0)
         if (prefetched := self._take_prefetched()) is not None and prefetched.epoch == epoch:
             return prefetched.batches
         return self._batches.epoch(epoch)
@@ -75,9 +76,8 @@ class LoaderSource:
         self, position: dict[str, Any], epoch: int, *, force: bool, note: Note
     ) -> Iterator[Any]:
         """Resume at the loader's position, in the file that it had."""
-        state = position["loader"]
         try:
-            self._batches.restore(state, force=force)
+            self._batches.restore(position["loader"], force=force)
         except FileChangedError as error:
             raise FileChangedError(
                 error.message,
@@ -96,9 +96,10 @@ class LoaderSource:
             ) from error
         if (change := self._loader.restore_note) is not None:
             note(f"{change}; the run continues with it" if force else change)
-        if state["epoch"] != epoch:  # after the last batch its position is in the next epoch
+        at = self._loader.position
+        if at[0] != epoch:  # after the last batch its position is in the next epoch
             return iter(())
-        self._rows_left = self._loader.rows - int(state["position"])
+        self._rows_left = self._rows_after(at[1])
         return iter(self._batches)
 
     def position(self, batches: int) -> dict[str, Any]:
@@ -112,6 +113,10 @@ class LoaderSource:
     def rows_left(self) -> int | None:
         """Return the rows to come; None if each batch and each stack is full."""
         return self._rows_left if self._pads else None
+
+    def _rows_after(self, position: int) -> int:
+        """Return the rows of an epoch after a position."""
+        return self._loader.rows - position
 
     def max_held(self) -> int | None:
         """Return what is left besides those in transfer and one being read; None for copies."""
@@ -139,34 +144,64 @@ class LoaderSource:
         return self._loader.datasets.get(column)
 
 
+class MixtureSource(LoaderSource):
+    """A mixture: as a loader, but that no row of an epoch is known from its position."""
+
+    def _rows_after(self, position: int) -> int:
+        """Return 0: it is not asked for, as stacks of mixtures are full."""
+        return 0
+
+    def read_again(self, epoch: int, batch: int) -> tuple[dict[str, Any], int] | None:
+        """Return None: the batches before would have to be counted."""
+        return None
+
+    def file_rows(self, epoch: int, first_row: int, rows: list[int]) -> list[int] | None:
+        """Return None: a batch may be of any of the loaders."""
+        return None
+
+    def dataset(self, column: str) -> str | None:
+        """Return None, for the same reason."""
+        return None
+
+
 def open_loader_source(
-    data: Loader | DeviceBatches,
+    data: Loader | Mixture | DeviceBatches,
     *,
     depth: int,
     stacked: int,
     target: Device | Sharding,
     role: str,
 ) -> LoaderSource:
-    """Return the source for a loader, or for what its `to_device` returned.
+    """Return the source for a loader, a mixture, or what `to_device` of one returned.
 
     Args:
-        data: The loader.
+        data: The loader or mixture.
         depth: Number of batches that are transferred ahead.
         stacked: Number of batches in a stack; 1 for single batches.
         target: The device or sharding that batches are put on.
         role: The name of the argument, for messages.
     """
+    from vramfit.data import Mixture
     from vramfit.data.device import DeviceBatches
 
+    function = None
     if isinstance(data, DeviceBatches):
-        loader, depth = data.loader, data.depth
+        loader, depth, function = data.loader, data.depth, data.map_on_device
     else:
         loader = data
-    _check_stacks(loader, stacked, role)
-    _check_sharding(loader, role)
-    _check_batch_size(loader, target, role)
-    batches = DeviceBatches(loader, depth, target, for_a_step=True)
-    return LoaderSource(batches, pads=not loader.drop_last)
+    for one in list_loaders(loader):
+        _check_stacks(one, stacked, role)
+        _check_sharding(one, role)
+        _check_batch_size(one, target, role)
+    batches = DeviceBatches(loader, depth, target, for_a_step=True, map_on_device=function)
+    if not isinstance(loader, Mixture):
+        return LoaderSource(batches, pads=not loader.drop_last)
+    if stacked > 1 and not loader.drop_last:
+        raise InvalidArgumentError(
+            f"`{role}` is a mixture whose loaders pad their last stack of batches",
+            hint='create the loaders with `last_batch="drop"`',
+        )
+    return MixtureSource(batches, pads=False)
 
 
 def _check_stacks(loader: Loader, stacked: int, role: str) -> None:

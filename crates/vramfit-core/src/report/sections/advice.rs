@@ -125,7 +125,11 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         found.extend(replication(&program.replicated));
         let capacity_bytes =
             summary.critical_device().map_or(u64::MAX, |device| device.capacity_bytes);
-        match outputs_alone(memory, name(program.program), capacity_bytes) {
+        let operation = one_program(memory, summary);
+        // An operation is no function of the user's.
+        let function = name(program.program);
+        let function = operation.is_none().then_some(function);
+        match function.and_then(|name| outputs_alone(memory, name, capacity_bytes)) {
             // Then no other way to compute them helps.
             Some(advice) => found.push(advice),
             None => {
@@ -139,8 +143,8 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
             }
         }
         found.extend(double_precision(memory));
-        found.extend(fewer_rows(memory, name(program.program), summary));
-        found.extend(one_program(memory, summary));
+        found.extend(function.and_then(|name| fewer_rows(memory, name, summary)));
+        found.extend(operation);
         // Without the program's arguments nobody knows which arrays it uses.
         found.extend(other_arrays(attribution));
     }

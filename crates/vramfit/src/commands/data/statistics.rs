@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::inspect::{InspectOptions, inspect_file};
-use vramfit_data::load::LoaderOptions;
+use vramfit_data::load::{ColumnOptions, LoaderOptions};
 use vramfit_data::source::list_files;
 use vramfit_data::statistics::{ColumnStatistics, compute_statistics};
 
@@ -28,6 +28,7 @@ Examples:
   vramfit data stats train.h5
   vramfit data stats train.h5 --dataset x --output stats.json
   vramfit data stats shards/*.h5 --dataset 'data/*/obs'
+  vramfit data stats features_by_samples.mat --dataset x --axis -1
 ")]
 pub(crate) struct Args {
     /// The files, directories or patterns
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     /// Only this dataset; can be repeated, and have wildcards [default: all with numbers]
     #[arg(long, value_name = "PATH")]
     dataset: Vec<String>,
+    /// The axis that rows are on: 0, or -1 for the last one, as in files of MATLAB
+    #[arg(long, allow_hyphen_values = true, value_parser = ["0", "-1"], default_value = "0")]
+    axis: String,
     /// Memory budget
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory, default_value = "256MiB")]
     memory: Bytes,
@@ -67,10 +71,12 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let mut found = BTreeMap::new();
     let mut skipped = BTreeMap::new();
     for dataset in &datasets {
+        let is_last_axis = args.axis == "-1";
         let options = LoaderOptions {
             files: files.clone(),
+            columns: vec![ColumnOptions { is_last_axis, ..dataset.as_str().into() }],
             budget: args.memory,
-            ..LoaderOptions::new("", [dataset.as_str()])
+            ..LoaderOptions::new("", [])
         };
         match compute_statistics(options, &mut |_, _| {}) {
             Ok(statistics) => {
