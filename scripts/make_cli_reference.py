@@ -1,6 +1,6 @@
 """Write `docs/reference/command-line.md` from what `vramfit COMMAND --help` prints.
 
-    .venv/bin/python scripts/make_cli_reference.py
+.venv/bin/python scripts/make_cli_reference.py
 """
 
 import re
@@ -13,8 +13,10 @@ PAGE = ROOT / "docs/reference/command-line.md"
 INTRODUCTION = """\
 # Command line
 
-Every command with its arguments and options, as `vramfit COMMAND --help` prints them. What they have in common is in
-[all commands](../index.md#all-commands); the page of a command explains what needs more than a line.
+Every command with its arguments and options, as `vramfit COMMAND --help` prints them. What they \
+have in common is in
+[all commands](../index.md#all-commands); the page of a command explains what needs more than a \
+line.
 """
 
 

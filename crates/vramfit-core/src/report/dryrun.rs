@@ -3,7 +3,8 @@
 use super::sections::{
     address_map, advice, arrays, buffer_lifetimes, cause, caveats, collectives, compiler_warnings,
     conditions, devices, failure, headline, hosts, library_scratch, main_cause, measured_edits,
-    next_command, overview, owners, phases, processes, programs, settings, step_time, timeline,
+    next_command, overview, owners, phases, processes, programs, settings, spare_memory, step_time,
+    timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::{RunSummary, facts};
@@ -20,7 +21,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         failure::likely_cause(summary),
         settings::late_section(summary),
         advice::section(summary),
-        advice::room(summary),
+        spare_memory::section(summary),
     ];
     let figures = [overview::metrics(summary), owners::by_kind(summary)];
     let charts = [

@@ -25,5 +25,6 @@ pub(super) mod placeholders;
 pub(super) mod processes;
 pub(super) mod programs;
 pub(super) mod settings;
+pub(super) mod spare_memory;
 pub(super) mod step_time;
 pub(super) mod timeline;

@@ -1,7 +1,7 @@
 //! The command that comes next: with the program, the GPUs and the settings of this one.
 
-use super::advice;
 use super::main_cause::{CauseKind, main_cause};
+use super::spare_memory;
 use crate::allocator::AllocatorKind;
 use crate::analysis::{Condition, RunSummary};
 use crate::explain::batch_option;
@@ -24,7 +24,7 @@ pub(in crate::report) fn next_command(summary: &RunSummary) -> Option<Action> {
     let plan = format!("vramfit plan {gpu}{pool} -- {program}");
     let verdict = summary.verdict();
     if verdict.fits == Some(true) {
-        return match advice::has_room(summary) && advice::trains(summary) {
+        return match spare_memory::has_room(summary) && spare_memory::trains(summary) {
             false if summary.hosts.is_some() => None,
             false => new(
                 "run it on the GPU with these settings",

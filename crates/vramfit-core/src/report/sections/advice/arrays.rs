@@ -1,0 +1,94 @@
+//! Arrays: state that is not donated or on several GPUs, gradients outside of `jit`, and what a script keeps.
+
+use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary, largest_line};
+use crate::bytes::Bytes;
+use crate::program::ProgramMemory;
+use crate::report::phrases::{file_name, largest_argument};
+use crate::section::Advice;
+
+/// State that stays allocated next to its successor.
+pub(super) fn donation(memory: &ProgramMemory) -> Option<Advice> {
+    let kept = memory.undonated.iter().filter(|one| !one.output.is_empty());
+    let (bytes, which) = largest_argument(kept)?;
+    Some(Advice {
+        bytes,
+        text: format!(
+            "donate arguments that are returned updated: {} are allocated twice during a call, because \
+             {which} not donated; `jax.jit(..., donate_argnums=...)` lets the outputs reuse their memory",
+            Bytes(bytes),
+        ),
+    })
+}
+
+/// Donated arguments that no output can reuse.
+pub(super) fn unused_donation(memory: &ProgramMemory) -> Option<Advice> {
+    let unused = memory.undonated.iter().filter(|one| one.output.is_empty());
+    let (bytes, which) = largest_argument(unused)?;
+    Some(Advice {
+        bytes,
+        text: format!(
+            "return something of the same shape and type, or do not donate: {which} donated without \
+             effect ({}), because no output can reuse the memory",
+            Bytes(bytes),
+        ),
+    })
+}
+
+/// State that several GPUs have whole, and could divide.
+pub(super) fn replication(arguments: &[ReplicatedArgument]) -> Option<Advice> {
+    let largest = arguments.first()?;
+    let bytes = arguments.iter().map(|argument| argument.bytes).sum();
+    let more = match arguments.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(Advice {
+        bytes,
+        text: format!(
+            "shard state that is replicated: {} on each GPU are the same on {} of them (`{}`{more})",
+            Bytes(bytes),
+            largest.copies,
+            largest.path
+        ),
+    })
+}
+
+/// One program for gradient and update, which needs no arrays of gradients.
+pub(super) fn update_inside(summary: &RunSummary) -> Option<Advice> {
+    let bytes = summary.gradient_array_bytes()?;
+    Some(Advice {
+        bytes,
+        text: format!(
+            "do the update in the `jit` that computes the gradients, and donate what it replaces \
+             (`donate_argnums`): {} are gradients that are arrays only because the update runs outside of it",
+            Bytes(bytes)
+        ),
+    })
+}
+
+/// Arrays that the critical program does not use, and nothing after it in this run.
+pub(super) fn other_arrays(attribution: &Attribution) -> Option<Advice> {
+    let entries = attribution.parts.iter();
+    let others = entries.filter(|entry| entry.kind == EntryKind::OtherArrays && !entry.read_later);
+    let bytes = others.clone().map(|entry| entry.bytes).sum();
+    let (site, line_bytes) = largest_line(others)?;
+    let (line, is_all) = (file_name(site), line_bytes == bytes);
+    let at = match (line, is_all) {
+        ("", _) => String::new(),
+        (line, true) => format!(", from {line}"),
+        (line, false) => format!(", {} of it from {line}", Bytes(line_bytes)),
+    };
+    Some(Advice {
+        bytes,
+        text: match attribution.reads_are_known {
+            true => format!(
+                "free arrays before the peak: in this run, nothing after it reads {}{at}",
+                Bytes(bytes)
+            ),
+            false if is_all && !line.is_empty() => {
+                format!("drop what {line} keeps: {}", Bytes(bytes))
+            }
+            false => format!("drop arrays that the script keeps: {}{at}", Bytes(bytes)),
+        },
+    })
+}

@@ -1,0 +1,297 @@
+//! What a program computes: activations, temporaries and outputs that could be fewer, smaller or later.
+
+use crate::analysis::RunSummary;
+use crate::bytes::Bytes;
+use crate::gpu;
+use crate::program::memory::{Buffer, Owner};
+use crate::program::{ProgramMemory, parse_dimensions};
+use crate::report::phrases::file_name;
+use crate::section::Advice;
+
+/// Activations that are less than one in this many of a program are left out.
+const MIN_ACTIVATIONS_FRACTION: u64 = 4;
+
+/// What the forward pass saves for the backward pass.
+///
+/// `line` is where the largest entry of the breakdown comes from.
+pub(super) fn activations(memory: &ProgramMemory, line: Option<&str>) -> Option<Advice> {
+    let bytes = memory.bytes_of(Owner::Activations);
+    if bytes < memory.occupied_bytes() / MIN_ACTIVATIONS_FRACTION {
+        return None;
+    }
+    let buffers = memory.buffers.iter();
+    let saved = buffers.filter(|buffer| buffer.owner == Owner::Activations);
+    let largest = saved.max_by_key(|buffer| buffer.peak_bytes)?;
+    let line = line.filter(|line| !line.is_empty());
+    let at = line.map_or_else(String::new, |line| format!(", the largest at {}", file_name(line)));
+    let remedy = match memory.buffers.iter().any(is_rematerializing) {
+        false if is_checkpointed(largest) => {
+            "it is inside a `jax.checkpoint` that recomputes nothing, as its `policy` keeps all; with \
+             `policy=None` it saves only the inputs; `vramfit plan` measures others"
+        }
+        true => {
+            "the program rematerializes already, and keeps these; `vramfit plan` measures other policies, \
+             and values in host memory"
+        }
+        false => {
+            "around a layer it saves only the inputs, and recomputes the rest; \
+             `vramfit plan` measures where"
+        }
+    };
+    Some(Advice {
+        bytes,
+        text: format!(
+            "rematerialize more (`jax.checkpoint`): {} are saved activations{at}; {remedy}",
+            Bytes(bytes),
+        ),
+    })
+}
+
+/// Returns `true` if a value is made by a function under `jax.checkpoint`: JAX names the scope.
+fn is_checkpointed(buffer: &Buffer) -> bool {
+    let mut scopes = buffer.operation.split('/');
+    scopes.any(|scope| scope == "checkpoint" || scope.contains("(checkpoint)"))
+}
+
+/// Says which line the largest of some buffers comes from, as a part of a sentence; nothing if that is not known.
+fn at_line(memory: &ProgramMemory, largest: &Buffer) -> String {
+    let site = memory.user_site(largest.frame);
+    site.map_or(String::new(), |site| format!(", the largest at {}", file_name(site)))
+}
+
+/// What is computed for all elements that `jax.vmap` maps at the same time.
+pub(super) fn chunks(memory: &ProgramMemory) -> Option<Advice> {
+    let is_mapped = |buffer: &&Buffer| {
+        matches!(buffer.owner, Owner::Activations | Owner::Temporaries)
+            && buffer.operation.split('/').any(|scope| scope.starts_with("vmap("))
+    };
+    let mapped = memory.buffers.iter().filter(is_mapped);
+    let bytes = mapped.clone().map(|buffer| buffer.peak_bytes).sum();
+    let largest = mapped.max_by_key(|buffer| buffer.peak_bytes)?;
+    let at = at_line(memory, largest);
+    let mut scopes = largest.operation.split('/');
+    let mapping = match scopes.any(|scope| maps_derivatives(scope)) {
+        true => "`jax.vmap` maps, by itself or in `jax.jacfwd`, `jax.jacrev` and `jax.hessian`,",
+        false => "`jax.vmap` maps",
+    };
+    Some(Advice {
+        bytes,
+        text: format!(
+            "compute what {mapping} in chunks: {} are for all of its elements{at}; `vramfit plan --try chunk` finds \
+             the largest chunks that fit (by hand: `jax.lax.map(..., batch_size=...)`)",
+            Bytes(bytes)
+        ),
+    })
+}
+
+/// Returns `true` if what is mapped are derivatives, of the program's `jax.vmap` or of a Jacobian: JAX calls both the same.
+fn maps_derivatives(scope: &str) -> bool {
+    scope.starts_with("vmap(jvp(") || scope.starts_with("vmap(transpose(")
+}
+
+/// Returns `true` if a buffer is computed inside of a `jax.checkpoint` of the program's own. JAX calls what
+/// it computes again `rematted_computation`.
+fn is_rematerializing(buffer: &Buffer) -> bool {
+    let mut scopes = buffer.operation.split('/');
+    scopes.any(|scope| scope.contains("rematted_computation"))
+}
+
+/// Activations in 32 bits where 16 would do, in the type whose matrices the GPU multiplies.
+pub(super) fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
+    let is_wide =
+        |buffer: &&Buffer| buffer.owner == Owner::Activations && buffer.shape.starts_with("f32[");
+    let wide = memory.buffers.iter().filter(is_wide);
+    let bytes: u64 = wide.map(|buffer| buffer.peak_bytes).sum();
+    let (dtype, note) = match supports_bfloat16(gpu) {
+        true => ("bfloat16", ""),
+        false => (
+            "float16",
+            " (XLA refuses matrix products in bfloat16 on this GPU, and float16 needs loss scaling)",
+        ),
+    };
+    let text = format!(
+        "compute in {dtype}: {} of the saved activations are float32, and would take half as much{note}",
+        Bytes(bytes),
+    );
+    (bytes > 0).then_some(Advice { bytes: bytes / 2, text })
+}
+
+/// Returns `true` if a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
+/// ones XLA refuses to. A GPU that is not in the catalog is assumed to be a new one.
+fn supports_bfloat16(name: &str) -> bool {
+    let gpu = gpu::all().iter().find(|gpu| gpu.name == name);
+    gpu.is_none_or(|gpu| gpu.compute_capability >= (8, 0))
+}
+
+/// Double precision, which JAX only uses where it was asked for.
+pub(super) fn double_precision(memory: &ProgramMemory) -> Option<Advice> {
+    let is_double =
+        |buffer: &&Buffer| ["f64[", "c128["].iter().any(|start| buffer.shape.starts_with(start));
+    let double = memory.buffers.iter().filter(is_double);
+    let bytes: u64 = double.clone().map(|buffer| buffer.peak_bytes).sum();
+    let at = at_line(memory, double.max_by_key(|buffer| buffer.peak_bytes)?);
+    Some(Advice {
+        bytes: bytes / 2,
+        text: format!(
+            "compute in single precision where that is accurate enough: {} are float64 or complex128{at}, and would take \
+             half as much (`jax_enable_x64`, or a `dtype` in the program)",
+            Bytes(bytes)
+        ),
+    })
+}
+
+/// Results that have no room whatever else a program needs.
+pub(super) fn outputs_alone(
+    memory: &ProgramMemory,
+    program: &str,
+    capacity_bytes: u64,
+) -> Option<Advice> {
+    let bytes = memory.bytes_of(Owner::Outputs);
+    (bytes > capacity_bytes).then(|| Advice {
+        bytes,
+        text: format!(
+            "return less from `{program}`, or a part in each call: its outputs alone are {}, more than the pool's {}",
+            Bytes(bytes),
+            Bytes(capacity_bytes)
+        ),
+    })
+}
+
+/// Operations outside of `jax.jit`, each of which returns an array, in one program.
+pub(super) fn one_program(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
+    const MIN_ARGUMENT_BYTES: u64 = 1024;
+    let site = &summary.out_of_memory()?.context.site;
+    // What makes an array of nothing is no step of a computation.
+    let computes = memory
+        .buffers
+        .iter()
+        .any(|buffer| buffer.parameter.is_some() && buffer.bytes >= MIN_ARGUMENT_BYTES);
+    (computes && memory.is_eager_operation(site)).then(|| {
+        let bytes = memory.bytes_of(Owner::Outputs);
+        Advice {
+            bytes,
+            text: format!(
+                "put the computation at {} into a function with `jax.jit`: outside of it each operation returns an \
+                 array, here of {}, and XLA cannot fuse it with what follows",
+                file_name(site),
+                Bytes(bytes)
+            ),
+        }
+    })
+}
+
+/// A part of the rows of an argument in each call, where a program that does not train has a value with as many.
+pub(super) fn fewer_rows(
+    memory: &ProgramMemory,
+    program: &str,
+    summary: &RunSummary,
+) -> Option<Advice> {
+    summary.out_of_memory()?;
+    if memory.is_differentiated() {
+        return None;
+    }
+    let made = |buffer: &&Buffer| matches!(buffer.owner, Owner::Temporaries | Owner::Outputs);
+    let largest = memory.buffers.iter().filter(made).max_by_key(|buffer| buffer.peak_bytes)?;
+    let rows = |buffer: &Buffer| {
+        let rows = parse_dimensions(&buffer.shape)?.first().copied();
+        rows.filter(|rows| *rows > 1)
+    };
+    let count = rows(largest)?;
+    let mut arguments = memory.buffers.iter();
+    let argument = arguments.find(|buffer| {
+        buffer.owner == Owner::Batch && !buffer.path.is_empty() && rows(buffer) == Some(count)
+    })?;
+    let with_rows = |buffer: &&Buffer| made(buffer) && rows(buffer) == Some(count);
+    let bytes = memory.buffers.iter().filter(with_rows).map(|buffer| buffer.peak_bytes).sum();
+    let at = at_line(memory, largest);
+    Some(Advice {
+        bytes,
+        text: format!(
+            "call `{program}` with fewer than {count} rows of `{}` at a time: {} have as many rows, the largest \
+             `{}`{}",
+            argument.path,
+            Bytes(bytes),
+            largest.shape,
+            at.replace(", the largest at", " at")
+        ),
+    })
+}
+
+/// A part of the batch, where the temporaries of a program do not fit that trains a model.
+pub(super) fn smaller_batch(
+    memory: &ProgramMemory,
+    summary: &RunSummary,
+    capacity_bytes: u64,
+) -> Option<Advice> {
+    summary.out_of_memory()?;
+    let has_batch = memory.bytes_of(Owner::Batch) > 0 && memory.bytes_of(Owner::Activations) > 0;
+    let other_bytes = memory.occupied_bytes().saturating_sub(memory.temp_bytes);
+    (has_batch && other_bytes < capacity_bytes).then(|| Advice {
+        bytes: memory.temp_bytes,
+        text: format!(
+            "a smaller batch: the temporaries are {}; `vramfit plan --vary` finds the largest batch that \
+             fits",
+            Bytes(memory.temp_bytes)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved(operation: &str) -> Buffer {
+        Buffer {
+            owner: Owner::Activations,
+            bytes: 4096,
+            peak_bytes: 4096,
+            shape: "f32[32,32]".to_owned(),
+            operation: operation.to_owned(),
+            ..Buffer::default()
+        }
+    }
+
+    fn memory(operations: &[&str]) -> ProgramMemory {
+        ProgramMemory {
+            buffers: operations.iter().map(|name| saved(name)).collect(),
+            ..ProgramMemory::default()
+        }
+    }
+
+    #[test]
+    fn a_program_that_rematerializes_is_not_advised_to() {
+        let text =
+            |operations: &[&str]| activations(&memory(operations), None).expect("all of it").text;
+        let plain = text(&["jit(step)/jvp()/dot_general"]);
+        assert!(
+            plain.contains("(`jax.checkpoint`): 4.0 KiB are saved activations; around a layer"),
+            "{plain}"
+        );
+        let inner = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
+        let rematerializing = text(&["jit(step)/jvp()/dot_general", inner]);
+        assert!(rematerializing.contains("rematerializes already"), "{rematerializing}");
+        assert!(!rematerializing.contains("around a layer"), "{rematerializing}");
+        // That one of it recomputes says that others may be what a policy keeps, or inputs.
+        let kept = "jit(step)/jvp()/checkpoint/tanh";
+        assert!(text(&[kept, inner]).contains("rematerializes already"));
+        let nothing = text(&[kept]);
+        assert!(nothing.contains("recomputes nothing, as its `policy` keeps all"), "{nothing}");
+    }
+
+    #[test]
+    fn what_is_mapped_may_be_computed_in_chunks() {
+        let mapped =
+            memory(&["jit(f)/vmap(jit(g))/sin", "jit(f)/vmap()/exp", "jit(f)/vmapped/add"]);
+        let advice = chunks(&mapped).expect("two of them");
+        assert_eq!(advice.bytes, 8192);
+        assert!(advice.text.contains("`vramfit plan --try chunk`"), "{}", advice.text);
+        assert!(chunks(&memory(&["jit(f)/tanh"])).is_none());
+    }
+
+    #[test]
+    fn the_type_is_one_that_the_gpu_multiplies() {
+        let text = |gpu| precision(&memory(&["a"]), gpu).expect("wide").text;
+        assert!(text("h100-80g").starts_with("compute in bfloat16: 4.0 KiB"));
+        assert!(text("t4").starts_with("compute in float16: 4.0 KiB"));
+    }
+}

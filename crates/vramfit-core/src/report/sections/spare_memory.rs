@@ -1,0 +1,81 @@
+//! What the memory that a run leaves can be used for.
+
+use crate::analysis::{EntryKind, RunSummary};
+use crate::bytes::Bytes;
+use crate::explain::batch_option;
+use crate::program::ProgramMemory;
+use crate::program::memory::Owner;
+use crate::report::Section;
+
+/// Beyond this many times the batch, other values than those of today's peak decide, and no number is told.
+const MAX_EXTRAPOLATION: f64 = 16.0;
+
+/// Returns `true` if a run fits, and at least half of what the pool can have is left.
+pub(super) fn has_room(summary: &RunSummary) -> bool {
+    let device = summary.critical_device();
+    let is_half = device.is_some_and(|device| device.peak_bytes <= device.capacity_bytes / 2);
+    is_half && summary.fits() == Some(true)
+}
+
+/// What the memory that is left can be used for, where a program trains.
+pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
+    if !has_room(summary) || !trains(summary) {
+        return None;
+    }
+    let spare_bytes = summary.spare_bytes(summary.critical_device()?.device)?;
+    let larger = larger_batch(summary).map(|batch| format!("room for {batch} (estimated); "));
+    let text = format!(
+        "with {} to spare, {}`vramfit plan --vary` finds the largest batch that fits, and `vramfit plan --fastest` what \
+         is faster with more memory",
+        Bytes(spare_bytes),
+        larger.unwrap_or_default()
+    );
+    Section::list("what the rest can be used for", vec![text])
+}
+
+/// Returns `true` if the program that decides has a batch and a backward pass.
+pub(super) fn trains(summary: &RunSummary) -> bool {
+    let owns = |memory: &ProgramMemory, owner| memory.bytes_of(owner) > 0;
+    summary.program_memory.as_ref().is_some_and(|program| {
+        let memory = &program.memory;
+        owns(memory, Owner::Batch) && owns(memory, Owner::Activations)
+    })
+}
+
+/// Says how large a batch the pool has room for, if activations, temporaries and the batch grow with it and nothing else
+/// does.
+fn larger_batch(summary: &RunSummary) -> Option<String> {
+    let attribution = summary.attribution.as_ref()?;
+    let capacity_bytes = summary.critical_device()?.capacity_bytes;
+    let grows = |kind| {
+        use Owner::{Activations, Batch, Temporaries};
+        matches!(kind, EntryKind::Program(Activations | Batch | Temporaries))
+    };
+    let parts = attribution.parts.iter().filter(|part| grows(part.kind));
+    let growing_bytes: u64 = parts.map(|part| part.bytes).sum();
+    let other_bytes = attribution.total_bytes.checked_sub(growing_bytes)?;
+    let room_bytes = capacity_bytes.checked_sub(other_bytes)?;
+    if growing_bytes == 0 {
+        return None;
+    }
+    let factor = room_bytes as f64 / growing_bytes as f64;
+    if factor >= MAX_EXTRAPOLATION {
+        return Some("a batch many times as large".to_owned());
+    }
+    Some(match batch_option(&summary.header.command.join(" ")) {
+        Some(batch) => {
+            let size = round_down((batch.size as f64 * factor) as u64);
+            format!("a batch of about {size} instead of {}", batch.size)
+        }
+        None if factor < 3.0 => {
+            format!("about {:.1} times the batch", (factor * 10.0).floor() / 10.0)
+        }
+        None => format!("about {} times the batch", round_down(factor as u64)),
+    })
+}
+
+/// Rounds down to two digits.
+fn round_down(number: u64) -> u64 {
+    let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(1));
+    number / unit * unit
+}
