@@ -197,13 +197,30 @@ def at_launch(program):
     return sum(rounded(a["size"]) for a in program["allocations"] if a["kind"] in kinds)
 
 
+def kept_bytes(program):
+    """Return what may be left of the first call until Python collects garbage.
+
+    JAX's frames of a call that compiles are in a cycle, on the CPU as well. They hold the seed, and
+    the first state where it is not donated: arguments that outputs of their size replace.
+    """
+    sizes = {kind: [] for kind in ("parameter", "output")}
+    for allocation in program["allocations"]:
+        if allocation["kind"] in sizes and allocation["size"] > I32:
+            sizes[allocation["kind"]].append(allocation["size"])
+    state = sum(rounded(size) for size in sizes["parameter"] if size in sizes["output"])
+    seed, count = rounded(I32), rounded(I32)
+    return {0, seed, seed + state + count} if state else {0, seed}
+
+
 def assert_same_sizes(ours, theirs):
     keys = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "constant_bytes")
     assert {k: ours[k] for k in keys} == {k: theirs[k] for k in keys}
 
 
-def assert_peak(run, expected, program="jit_train_step", devices=1):
+def assert_peak(run, expected, program="jit_train_step", devices=1, kept=(0,)):
     """Check that the peak is `expected` and what the allocator could not split off.
+
+    One of the numbers `kept` may be in it.
 
     A request may be given a chunk that is up to twice its size when nothing closer is free; the
     pool counts all of it. How much that was depends on the holes that the start of the script
@@ -211,7 +228,8 @@ def assert_peak(run, expected, program="jit_train_step", devices=1):
     """
     for device in range(devices):
         peak = peak_of(run.trace, device)
-        assert (peak.program, peak.requested) == (program, expected)
+        assert peak.program == program
+        assert peak.requested - expected in kept
         assert run.summary["peak_bytes"] == peak.bytes
 
 
@@ -231,7 +249,7 @@ def test_a_loop_needs_what_xla_says(loop, dryrun, derive):
     (step,) = run.programs("jit_train_step")
     assert step["calls"] == steps
     assert_same_sizes(step, program)
-    assert_peak(run, at_launch(program) + sum(others.values()))
+    assert_peak(run, at_launch(program) + sum(others.values()), kept=kept_bytes(program))
     assert run.summary["leaks"] == []
     assert "grows by" not in run.err
 
