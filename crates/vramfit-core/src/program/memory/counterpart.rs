@@ -49,6 +49,15 @@ pub(super) fn counterparts(
         let is_kept = !is_differentiated(argument) && !of_parameters.contains(&output);
         !is_gradient(output) || is_kept || is_moment(argument)
     });
+    // A function that returns gradients before moments has them in another order than its arguments.
+    for argument in 0..found.len() {
+        let is_before = |other: &Option<usize>| *other > found[argument];
+        let is_crossed = found[..argument].iter().any(is_before);
+        let output = found[argument].filter(|output| is_moment(argument) && is_gradient(*output));
+        if output.is_some() && is_crossed {
+            found[argument] = None;
+        }
+    }
     by_update(program, updates, &mut found);
     found
 }
@@ -258,13 +267,13 @@ mod tests {
         );
         let found = counterparts(&program, &names, &[false, true], &[true; 2], &[]);
         assert_eq!(found, [Some(0), Some(1)]);
-        // Gradients that are returned beside a moment are those of the parameter.
+        // Gradients that are returned before a moment do not replace it.
         let (program, names) = super::tests::program(
             &[("p['emb']", 4), ("mu['emb']", 4)],
             &[("result[0]['emb']", 4), ("result[1]['emb']", 4)],
         );
         let found = counterparts(&program, &names, &[true, false], &[true; 2], &[]);
-        assert_eq!(found, [None, Some(1)]);
+        assert_eq!(found, [Some(1), None]);
     }
 
     #[test]
