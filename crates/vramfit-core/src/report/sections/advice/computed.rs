@@ -70,7 +70,7 @@ pub(super) fn chunks(memory: &ProgramMemory) -> Option<Advice> {
     let largest = mapped.max_by_key(|buffer| buffer.peak_bytes)?;
     let at = at_line(memory, largest);
     let mut scopes = largest.operation.split('/');
-    let mapping = match scopes.any(|scope| maps_derivatives(scope)) {
+    let mapping = match scopes.any(maps_derivatives) {
         true => "`jax.vmap` maps, by itself or in `jax.jacfwd`, `jax.jacrev` and `jax.hessian`,",
         false => "`jax.vmap` maps",
     };
