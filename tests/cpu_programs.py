@@ -27,7 +27,7 @@ def run_on_cpu(code, inputs, outputs):
         return [(XLA_NAMES[str(array.dtype)], list(array.shape)) for array in arrays]
 
     options = xla_client.CompileOptions().SerializeAsString()
-    executable = _cpu.compile_program(code, options, 1, [], [])
+    executable = _cpu.compile_program(code, options, 1, ([], []), [])
     inputs = [np.asarray(each) for each in inputs]
     data = [array.tobytes() for array in inputs]
     return _cpu.run_on_one_device(executable, data, types(inputs), types(outputs))

@@ -18,7 +18,7 @@ from planning import check_runs, run_names
 SCRIPTS = sorted((ROOT / "tests" / "matrix").glob("*.py"))
 RELEASES = sorted(path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*"))
 # All others run on one GPU.
-ON_EIGHT_GPUS = ("devices", "sharded_offloading", "sharded_step")
+ON_EIGHT_GPUS = ("devices", "sharded_offloading", "sharded_step", "small_sharded_outputs")
 
 
 def run(command, script):

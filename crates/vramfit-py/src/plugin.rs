@@ -173,8 +173,9 @@ struct PythonHooks {
 impl Hooks for PythonHooks {
     fn describe(&self, program: u32, description: &ProgramDescription<'_>) {
         call_python(|py| {
-            let shardings = description.output_shardings.iter();
-            let shardings: Vec<_> = shardings.map(|bytes| PyBytes::new(py, bytes)).collect();
+            let shardings = |shardings: &[Vec<u8>]| -> Vec<_> {
+                shardings.iter().map(|bytes| PyBytes::new(py, bytes)).collect()
+            };
             let description = (
                 program,
                 PyBytes::new(py, description.code),
@@ -182,7 +183,8 @@ impl Hooks for PythonHooks {
                 description.output_shapes.clone(),
                 description.devices,
                 PyBytes::new(py, description.options),
-                shardings,
+                shardings(description.parameter_shardings),
+                shardings(description.output_shardings),
             );
             // A program that is not described cannot be run, which is no error.
             let _ = self.cpu_eval.call_method1(py, "register_program", description);
@@ -242,19 +244,18 @@ impl Hooks for PythonHooks {
     fn slice_outputs(
         &self,
         code: &[u8],
+        options: &[u8],
         local_parameters: &[bool],
         local_outputs: &[bool],
     ) -> Vec<ProgramSlice> {
-        type Slice = (Vec<usize>, Vec<usize>, u64, Vec<u8>);
-        let arguments = (code, local_parameters.to_vec(), local_outputs.to_vec());
+        type Slice = (Vec<usize>, Vec<usize>, u64, Vec<u8>, Vec<u8>);
+        let arguments = (code, options, local_parameters.to_vec(), local_outputs.to_vec());
         let slices: Option<Vec<Slice>> =
             call_python(|py| self.call(py, "slice_outputs", arguments));
         let slices = slices.unwrap_or_default().into_iter();
-        let slices = slices.map(|(outputs, parameters, largest_array_bytes, code)| ProgramSlice {
-            outputs,
-            parameters,
-            largest_array_bytes,
-            code,
+        let slices = slices.map(|slice| {
+            let (outputs, parameters, largest_array_bytes, code, options) = slice;
+            ProgramSlice { outputs, parameters, largest_array_bytes, code, options }
         });
         slices.collect()
     }

@@ -17,7 +17,9 @@ pub struct ProgramDescription<'a> {
     pub options: &'a [u8],
     /// On how many devices it must be evaluated; 1 where all devices compute the same.
     pub devices: usize,
-    /// How the outputs are sharded over the devices, as serialized `OpSharding`; empty if not known.
+    /// How the arguments are sharded over the devices, as serialized `OpSharding`; empty if not known.
+    pub parameter_shardings: &'a [Vec<u8>],
+    /// The same of the outputs.
     pub output_shardings: &'a [Vec<u8>],
     /// Element type names and dimensions of one device's inputs.
     pub input_shapes: Vec<(&'static str, &'a [i64])>,
@@ -83,7 +85,7 @@ pub struct ReadSite {
     pub expression: String,
 }
 
-/// A program for one device that computes some of another program's outputs.
+/// A program that computes some of another program's outputs.
 #[derive(Clone, Debug)]
 pub struct ProgramSlice {
     /// Which outputs of the program it returns.
@@ -94,6 +96,9 @@ pub struct ProgramSlice {
     pub largest_array_bytes: u64,
     /// StableHLO.
     pub code: Vec<u8>,
+    /// The options it is compiled with if all devices of the program run it together; empty if each one can run
+    /// it alone.
+    pub options: Vec<u8>,
 }
 
 /// An argument or a result of a program, as the program declares it.
@@ -164,11 +169,12 @@ pub trait Hooks: Send + Sync {
     /// Records that the result of a call depends on arguments of other hosts that were assumed.
     fn record_assumption(&self, call: &str);
 
-    /// Returns the parts of a program that compute small outputs alone. `local_parameters` and
-    /// `local_outputs` say of each argument and output whether one device has all of it.
+    /// Returns the parts of a program that compute small outputs alone. `options` are those JAX compiled it with;
+    /// `local_parameters` and `local_outputs` say of each argument and output whether one device has all of it.
     fn slice_outputs(
         &self,
         code: &[u8],
+        options: &[u8],
         local_parameters: &[bool],
         local_outputs: &[bool],
     ) -> Vec<ProgramSlice>;

@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vramfit._values._cpu_rewrites import is_rewrite_needed, rewrite_for_cpu
+
+if TYPE_CHECKING:
+    from vramfit._values._module_slice import Slice
 
 _DTYPES = {"pred": "bool", "c64": "complex64", "c128": "complex128"}
 
@@ -146,7 +149,7 @@ def compile_program(
     code: bytes,
     options: bytes,
     devices: int,
-    output_shardings: list[bytes],
+    shardings: tuple[list[bytes], list[bytes]],
     callbacks: Sequence[Any],
 ) -> Any:
     """Compile a program for the CPU.
@@ -155,14 +158,12 @@ def compile_program(
         code: StableHLO as JAX gave it to the plugin.
         options: The options it was compiled with, serialized.
         devices: On how many devices it is to run.
-        output_shardings: How each result lies over the devices, as XLA's serialized message.
+        shardings: How each argument, and each result, lies over the devices, as XLA's serialized
+            message; empty lists if that is not known.
         callbacks: The Python functions that it calls.
     """
-    from jax._src.lib import xla_client
-
     if devices == 1:
-        given = xla_client.CompileOptions.ParseFromString(options)
-        all_devices = given.num_replicas * given.num_partitions
+        all_devices = device_count(options)
         if all_devices == 1:
             return _compile_for(1, code, options, callbacks)
         # All devices do the same. One will do, unless the program says what each of them does.
@@ -170,7 +171,10 @@ def compile_program(
             return _compile_for(1, code, options, callbacks)
         devices = all_devices
     executable = _compile_for(devices, code, options, callbacks)
-    if not _has_shardings(executable, output_shardings):
+    inputs, outputs = shardings
+    if not _are_equal(executable.get_parameter_shardings(), inputs):
+        raise ValueError("the CPU compiler lays the arguments out in another way")
+    if not _are_equal(executable.get_output_shardings(), outputs):
         raise ValueError("the CPU compiler lays the results out in another way")
     return executable
 
@@ -216,11 +220,38 @@ def _options(options: bytes, devices: int) -> Any:
     return given
 
 
-def _has_shardings(executable: Any, expected: list[bytes]) -> bool:
-    """Say whether a compiled program spreads its results as the program for the GPU does."""
+def device_count(options: bytes) -> int:
+    """Return for how many devices a program with these serialized options is."""
     from jax._src.lib import xla_client
 
-    got = executable.get_output_shardings()
+    given = xla_client.CompileOptions.ParseFromString(options)
+    return int(given.num_replicas * given.num_partitions)
+
+
+def options_of_slice(options: bytes, slice_: Slice) -> bytes:
+    """Return the options of a program for a slice of it.
+
+    XLA ends the process where they do not say of each result, or of all at once, whether XLA
+    chooses how it lies over the devices.
+    """
+    from jax._src.lib import xla_client
+
+    given = xla_client.CompileOptions.ParseFromString(options)
+    build = given.executable_build_options
+    for name, places in (
+        ("allow_spmd_sharding_propagation_to_output", slice_.outputs),
+        ("allow_spmd_sharding_propagation_to_parameters", slice_.parameters),
+    ):
+        allowed = list(getattr(build, name, ()))
+        if len(allowed) > 1:
+            setattr(build, name, [allowed[place] for place in places])
+    return bytes(given.SerializeAsString())
+
+
+def _are_equal(got: Any, expected: list[bytes]) -> bool:
+    """Say whether arrays lie over the devices as they do in the program for the GPU."""
+    from jax._src.lib import xla_client
+
     if got is None or not expected:
         return not expected
 

@@ -64,9 +64,16 @@ class _Program:
     devices: int
     # The options it was compiled with, serialized.
     options: bytes
-    # How each result lies over the devices, as XLA's serialized message.
+    # How each argument lies over the devices, as XLA's serialized message; empty if not known.
+    input_shardings: list[bytes]
+    # The same of each result.
     output_shardings: list[bytes]
     executable: Any = None
+
+    @property
+    def shardings(self) -> tuple[list[bytes], list[bytes]]:
+        """How its arguments, and its results, lie over the devices."""
+        return self.input_shardings, self.output_shardings
 
     @functools.cached_property
     def calls_linalg(self) -> bool:
@@ -92,17 +99,40 @@ def estimate(program: int, code: bytes) -> float:
 
 
 def slice_outputs(
-    code: bytes, local_parameters: list[bool], local_outputs: list[bool]
-) -> list[tuple[list[int], list[int], int, bytes]]:
-    """Return the parts of a program that compute small results alone, as `_module_slice.Slice`s."""
+    code: bytes, options: bytes, local_parameters: list[bool], local_outputs: list[bool]
+) -> list[tuple[list[int], list[int], int, bytes, bytes]]:
+    """Return the parts of a program that compute small results alone.
+
+    Args:
+        code: The program as JAX gave it to the plugin.
+        options: The options it was compiled with, serialized.
+        local_parameters: Of each argument, whether one device has all of it.
+        local_outputs: Of each result, the same.
+
+    Returns:
+        Of each part which results it returns and which arguments it takes, the bytes of its largest
+        array, its code, and its options if all devices run it together, else nothing.
+    """
     try:
-        found = _module_slice.slice_outputs(code, local_parameters, local_outputs)
+        has_several_devices = _cpu.device_count(options) > 1
+        found = _module_slice.slice_outputs(
+            code, local_parameters, local_outputs, has_several_devices
+        )
+        return [
+            (
+                each.outputs,
+                each.parameters,
+                each.largest_array_bytes,
+                each.code,
+                _cpu.options_of_slice(options, each) if each.on_all_devices else b"",
+            )
+            for each in found
+        ]
     except Exception:
         # What cannot be read is not computed, which the report counts.
         if os.environ.get("VRAMFIT_VALUES_VERBOSE"):
             traceback.print_exc()
         return []
-    return [dataclasses.astuple(each) for each in found]
 
 
 def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, float] | None:
@@ -134,7 +164,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
             "code": program.code,
             "options": program.options,
             "devices": program.devices,
-            "output_shardings": program.output_shardings,
+            "shardings": program.shardings,
             "inputs": [read(each) for each in inputs],
             "input_shapes": program.input_shapes,
             "output_shapes": program.output_shapes,
@@ -161,7 +191,7 @@ def _run_here(
 ) -> list[Any] | None:
     if program.executable is None:
         program.executable = _cpu.compile_program(
-            program.code, program.options, program.devices, program.output_shardings, callbacks
+            program.code, program.options, program.devices, program.shardings, callbacks
         )
     shapes = (program.input_shapes, program.output_shapes)
     wall, processor = time.monotonic(), time.process_time()

@@ -16,7 +16,9 @@ from typing import Any
 from vramfit._values._module_work import array_type
 
 # Results are the operands, in order.
-_IDENTITIES = {"stablehlo.optimization_barrier", "sdy.sharding_constraint", "sdy.reshard"}
+_IDENTITIES = {"stablehlo.optimization_barrier"}
+# Results are the operands, but may lie over the devices in another way.
+_RESHARDINGS = {"sdy.sharding_constraint", "sdy.reshard"}
 # Custom calls whose result is the operand if it has the operand's shape.
 IDENTITY_CALLS = {
     "Sharding",
@@ -28,13 +30,18 @@ _RETURNS = {"func.return", "stablehlo.return", "sdy.return"}
 MANUAL = "sdy.manual_computation"
 
 
-def read_graph(module: Any) -> Graph:
+def read_graph(module: Any, keeps_shardings: bool = False) -> Graph:
     """Read what ``main`` of a module of MLIR's does, in the current context.
+
+    Args:
+        module: The module.
+        keeps_shardings: Whether what only says how an array lies over the devices is an operation;
+            else its results are other names of its operands.
 
     Raises:
         ValueError: If it is not of the form that JAX writes.
     """
-    return _GraphReader(module).read()
+    return _GraphReader(module, keeps_shardings).read()
 
 
 @dataclasses.dataclass(eq=False)
@@ -85,7 +92,9 @@ class Graph:
 class _GraphReader:
     """Reads a module of MLIR's."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, keeps_shardings: bool) -> None:
+        self._identities = _IDENTITIES if keeps_shardings else _IDENTITIES | _RESHARDINGS
+        self._identity_calls = set() if keeps_shardings else IDENTITY_CALLS
         self._sources = {
             operation.attributes["sym_name"].value: operation
             for operation in source.body.operations
@@ -129,7 +138,7 @@ class _GraphReader:
         if name == "stablehlo.custom_call":
             operation.target = source.attributes["call_target_name"].value
         aliases, resolve = self._graph.aliases, self._graph.resolve
-        if name in _IDENTITIES or self._is_identity_call(operation):
+        if name in self._identities or self._is_identity_call(operation):
             aliases.update(zip(results, numbers, strict=True))
         elif name in ("func.call", "stablehlo.composite"):
             attribute = "callee" if name == "func.call" else "decomposition"
@@ -154,7 +163,7 @@ class _GraphReader:
 
     def _is_identity_call(self, operation: Operation) -> bool:
         types = {self._graph.types[value] for value in (*operation.operands, *operation.results)}
-        return operation.target in IDENTITY_CALLS and len(types) == 1
+        return operation.target in self._identity_calls and len(types) == 1
 
     def _find_captured(self, source: Any) -> list[int]:
         """Return the values that the regions of an operation use from outside of it."""

@@ -14,21 +14,24 @@ from vramfit._values._module_graph import IDENTITY_CALLS, MANUAL, Graph, Operati
 
 # What needs a larger array is not evaluated.
 MAX_ARRAY_BYTES = 32 << 20
-# What has effects, or what one device cannot compute from its own arguments.
-_EXCLUDED = {
+# What has effects.
+_WITH_EFFECTS = {
+    "stablehlo.infeed",
+    "stablehlo.outfeed",
+    "stablehlo.recv",
+    "stablehlo.rng",
+    "stablehlo.send",
+}
+# What one device cannot compute from its own arguments.
+_OF_SEVERAL_DEVICES = {
     "stablehlo.all_gather",
     "stablehlo.all_reduce",
     "stablehlo.all_to_all",
     "stablehlo.collective_broadcast",
     "stablehlo.collective_permute",
-    "stablehlo.infeed",
-    "stablehlo.outfeed",
     "stablehlo.partition_id",
-    "stablehlo.recv",
     "stablehlo.reduce_scatter",
     "stablehlo.replica_id",
-    "stablehlo.rng",
-    "stablehlo.send",
 }
 
 
@@ -46,10 +49,16 @@ class FunctionSlice:
 
 
 class Liveness:
-    """Finds what some results need."""
+    """Finds what some results need.
 
-    def __init__(self, graph: Graph) -> None:
+    Args:
+        graph: The program.
+        on_all_devices: Whether all devices compute them together; else one alone.
+    """
+
+    def __init__(self, graph: Graph, on_all_devices: bool = False) -> None:
         self.graph = graph
+        self.on_all_devices = on_all_devices
         # None where they cannot be had.
         self._slices: dict[tuple[str, tuple[int, ...]], FunctionSlice | None] = {}
 
@@ -117,7 +126,7 @@ class _Marker:
                 self.mark_region(region, results)
             self._add(operation.operands)
         else:
-            if operation.name in _EXCLUDED or _is_excluded_call(operation):
+            if self._is_excluded(operation):
                 raise NoSlice
             # It makes its other results, too.
             self._add((*operation.operands, *operation.captured, *operation.results))
@@ -139,19 +148,26 @@ class _Marker:
                 return tuple(sorted(carried))
 
     def _mark_manual(self, computation: Operation, results: tuple[int, ...]) -> None:
-        """Mark the part of a ``shard_map`` that each device does to arrays that it has in full."""
+        """Mark the part of a ``shard_map`` that some results need.
+
+        One device alone can compute what is done to arrays that it has in full.
+        """
         (body,) = computation.regions
         self.mark_region(body, results)
         inputs = [
             (computation.operands[place], body.arguments[place]) for place in self.live_places(body)
         ]
         self._add(operand for operand, _ in inputs)
+        if self._liveness.on_all_devices:
+            return
         outputs = [(computation.results[place], body.returned[place]) for place in results]
         types = self._graph.types
         if any(types[whole] != types[part] for whole, part in (*inputs, *outputs)):
             raise NoSlice
 
-
-def _is_excluded_call(operation: Operation) -> bool:
-    """Return whether a custom call has effects, or needs more than one device."""
-    return "callback" in operation.target or operation.target in IDENTITY_CALLS
+    def _is_excluded(self, operation: Operation) -> bool:
+        """Return whether an operation has effects, or needs devices that take no part."""
+        if operation.name in _WITH_EFFECTS or "callback" in operation.target:
+            return True
+        is_collective = operation.name in _OF_SEVERAL_DEVICES or operation.target in IDENTITY_CALLS
+        return is_collective and not self._liveness.on_all_devices

@@ -30,7 +30,7 @@ def read_signature(code: bytes) -> tuple[list[Value], list[Value]]:
     with mlir.make_ir_context() as context:
         # Held by name: an operation does not keep its module alive.
         module = _module(code, context)
-        main = _main(module)
+        main = find_main(module)
         kinds = ir.FunctionType(main.attributes["function_type"].value)
         return (
             _values(main, "arg_attrs", kinds.inputs),
@@ -48,12 +48,24 @@ def _module(code: bytes, context: Any) -> Any:
     return ir.Module.parse(code, context)
 
 
-def _main(module: Any) -> Any:
+def find_main(module: Any) -> Any:
+    """Return the main function of a module.
+
+    Raises:
+        ValueError: If it has none.
+    """
     for operation in module.body.operations:
         attributes = operation.attributes
         if "sym_name" in attributes and attributes["sym_name"].value == "main":
             return operation
     raise ValueError("the module has no function `main`")
+
+
+def attributes_of(operation: Any) -> dict[str, Any]:
+    """Return the attributes of an operation by name."""
+    # Iterating gives names in one release of JAX and pairs in another.
+    found = [operation.attributes[place] for place in range(len(operation.attributes))]
+    return {each.name: each.attr for each in found}
 
 
 def _values(main: Any, attributes: str, types: Any) -> list[Value]:

@@ -11,19 +11,22 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from vramfit._values._module_graph import MANUAL, Graph, Operation, Region, read_graph
+from vramfit._values._module_graph import MANUAL, Operation, Region, read_graph
 from vramfit._values._module_liveness import MAX_ARRAY_BYTES, Liveness, NoSlice
+from vramfit._values._module_signature import attributes_of, find_main
 from vramfit._values._module_work import module_work
 
 # Results that are larger are read by nobody whose path depends on them.
 MAX_RESULT_BYTES = 1 << 20
+# Attributes of arguments and results that say how they lie over the devices.
+_SHARDINGS = {"mhlo.sharding", "sdy.sharding"}
 # Results that take longer are computed alone, so that none waits for another one.
 MAX_SHARED_NS = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """A program for one device that computes some of a module's results."""
+    """A program that computes some of a module's results."""
 
     outputs: list[int]
     """Which of the module's results it returns."""
@@ -33,10 +36,15 @@ class Slice:
     """The size of the largest array in it."""
     code: bytes
     """StableHLO, as MLIR's bytecode."""
+    on_all_devices: bool
+    """Whether all devices of the module run it together; else each one can run it alone."""
 
 
 def slice_outputs(
-    code: bytes, local_parameters: Sequence[bool], local_outputs: Sequence[bool]
+    code: bytes,
+    local_parameters: Sequence[bool],
+    local_outputs: Sequence[bool],
+    has_several_devices: bool = False,
 ) -> list[Slice]:
     """Cut a program into slices, one for the small results that need the same arguments.
 
@@ -44,47 +52,63 @@ def slice_outputs(
         code: StableHLO as JAX gave it to the plugin.
         local_parameters: Of each argument, whether one device has all of it.
         local_outputs: Of each result, the same.
+        has_several_devices: Whether what one device cannot compute alone may be computed by all of
+            them together.
 
     Returns:
         The slices. A result is in none if it is large, or needs an argument or an array that is, or
-        what one device cannot compute alone, or a Python function of the user's, which may have
-        effects.
+        a Python function of the user's, which may have effects.
     """
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir.dialects import hlo
 
     with mlir.make_ir_context() as context:
-        graph = read_graph(hlo.deserialize_portable_artifact(context, code))
-        liveness = Liveness(graph)
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for output, value in enumerate(graph.functions["main"].returned):
-            if graph.bytes_of[value] > MAX_RESULT_BYTES or not local_outputs[output]:
-                continue
-            try:
-                parameters = liveness.slice_function("main", (output,)).parameters
-            except NoSlice:
-                continue
-            arguments = graph.functions["main"].arguments
-            read_bytes = sum(graph.bytes_of[arguments[place]] for place in parameters)
-            is_local = all(local_parameters[place] for place in parameters)
-            if is_local and read_bytes <= MAX_ARRAY_BYTES:
-                groups.setdefault(parameters, []).append(output)
-        slices = []
-        for outputs in groups.values():
-            copier = _SliceWriter(graph, liveness)
-            together = copier.copy(outputs)
-            if len(outputs) > 1 and copier.work_ns() > MAX_SHARED_NS:
-                slices += [_SliceWriter(graph, liveness).copy([output]) for output in outputs]
-            else:
-                slices.append(together)
+        module = hlo.deserialize_portable_artifact(context, code)
+        liveness = Liveness(read_graph(module))
+        results = range(len(local_outputs))
+        slices = _cut(liveness, [each for each in results if local_outputs[each]], local_parameters)
+        cut = {output for each in slices for output in each.outputs}
+        left = [each for each in results if each not in cut]
+        if has_several_devices and left:
+            liveness = Liveness(read_graph(module, keeps_shardings=True), on_all_devices=True)
+            slices += _cut(liveness, left, [True] * len(local_parameters))
         return slices
+
+
+def _cut(
+    liveness: Liveness, outputs: Sequence[int], usable_parameters: Sequence[bool]
+) -> list[Slice]:
+    """Cut out those of some results that can be computed from those arguments."""
+    graph = liveness.graph
+    main = graph.functions["main"]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for output in outputs:
+        if graph.bytes_of[main.returned[output]] > MAX_RESULT_BYTES:
+            continue
+        try:
+            parameters = liveness.slice_function("main", (output,)).parameters
+        except NoSlice:
+            continue
+        read_bytes = sum(graph.bytes_of[main.arguments[place]] for place in parameters)
+        is_usable = all(usable_parameters[place] for place in parameters)
+        if is_usable and read_bytes <= MAX_ARRAY_BYTES:
+            groups.setdefault(parameters, []).append(output)
+    slices = []
+    for together in groups.values():
+        copier = _SliceWriter(liveness)
+        slice_ = copier.copy(together)
+        if len(together) > 1 and copier.work_ns() > MAX_SHARED_NS:
+            slices += [_SliceWriter(liveness).copy([output]) for output in together]
+        else:
+            slices.append(slice_)
+    return slices
 
 
 class _SliceWriter:
     """Copies the marked part of a module into a new one."""
 
-    def __init__(self, graph: Graph, liveness: Liveness) -> None:
-        self._graph = graph
+    def __init__(self, liveness: Liveness) -> None:
+        self._graph = liveness.graph
         self._liveness = liveness
         # The new functions, by what they are copies of.
         self._names: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -98,14 +122,30 @@ class _SliceWriter:
         with ir.Location.unknown():
             self._target = ir.Module.create()
             self._target.operation.attributes["sym_name"] = ir.StringAttr.get("slice")
+            if self._liveness.on_all_devices:
+                self._copy_devices()
             self._copy_function("main", tuple(outputs), "main")
         parameters = self._liveness.slice_function("main", tuple(outputs)).parameters
         code = mlir.module_to_bytecode(self._target)
-        return Slice(outputs, list(parameters), self._largest_array_bytes, code)
+        on_all_devices = self._liveness.on_all_devices
+        return Slice(outputs, list(parameters), self._largest_array_bytes, code, on_all_devices)
 
     def work_ns(self) -> float:
         """Return what the copy takes on one core; infinite where that depends on values."""
         return module_work(self._target).nanoseconds
+
+    def _copy_devices(self) -> None:
+        """Copy how many devices there are, and the meshes that shardings name."""
+        from jax._src.lib.mlir import ir
+
+        source = self._graph.source
+        for name, attribute in attributes_of(source.operation).items():
+            if name != "sym_name":
+                self._target.operation.attributes[name] = attribute
+        with ir.InsertionPoint(self._target.body):
+            for operation in source.body.operations:
+                if str(operation.operation.name) == "sdy.mesh":
+                    operation.operation.clone()
 
     def _copy_function(self, name: str, outputs: tuple[int, ...], new_name: str) -> None:
         from jax._src.lib.mlir import ir
@@ -123,11 +163,31 @@ class _SliceWriter:
             function = func.FuncOp(new_name, kind)
             if new_name != "main":
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            elif self._liveness.on_all_devices:
+                self._copy_shardings(function, "arg_attrs", plan.parameters)
+                self._copy_shardings(function, "res_attrs", outputs)
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
             copies = dict(zip(arguments, block.arguments, strict=True))
             self._copy_region(body, plan.kept, copies)
             func.ReturnOp([self._copy_of(each, copies) for each in returned])
+
+    def _copy_shardings(self, function: Any, attributes: str, places: tuple[int, ...]) -> None:
+        """Copy how some arguments, or results, of the main function lie over the devices."""
+        from jax._src.lib.mlir import ir
+
+        given = find_main(self._graph.source).attributes
+        if attributes not in given:
+            return
+        rows = list(given[attributes])
+        function.attributes[attributes] = ir.ArrayAttr.get(
+            [
+                ir.DictAttr.get(
+                    {one.name: one.attr for one in rows[place] if one.name in _SHARDINGS}
+                )
+                for place in places
+            ]
+        )
 
     def _copy_of(self, value: int, copies: dict[int, Any]) -> Any:
         return copies[self._graph.resolve(value)]
@@ -150,6 +210,8 @@ class _SliceWriter:
             new = self._copy_call(operation, results, copies)
         elif operation.name == "stablehlo.while":
             new = self._copy_loop(operation, kept, copies)
+        elif operation.name == MANUAL and self._liveness.on_all_devices:
+            new = self._copy_manual(operation, kept, copies)
         elif operation.name == MANUAL:
             (body,) = operation.regions
             for operand, argument in zip(operation.operands, body.arguments, strict=True):
@@ -231,6 +293,33 @@ class _SliceWriter:
             self._copy_block(region, block, wanted, kept, inside)
         return new
 
+    def _copy_manual(
+        self, manual: Operation, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
+    ) -> Any:
+        from jax._src.lib.mlir import ir
+        from jax._src.lib.mlir.dialects import sdy
+
+        (body,) = manual.regions
+        operands = enumerate(manual.operands)
+        parameters = [at for at, each in operands if self._graph.resolve(each) in copies]
+        given = attributes_of(manual.source)
+        for name, places in (("in_shardings", parameters), ("out_shardings", kept[manual])):
+            shardings = sdy.TensorShardingPerValueAttr(given[name]).shardings
+            given[name] = sdy.TensorShardingPerValueAttr.get([shardings[at] for at in places])
+        new = ir.Operation.create(
+            MANUAL,
+            results=[self._graph.types[manual.results[place]] for place in kept[manual]],
+            operands=[self._copy_of(manual.operands[place], copies) for place in parameters],
+            attributes=given,
+            regions=1,
+        )
+        arguments = [body.arguments[place] for place in parameters]
+        types = [self._graph.types[argument] for argument in arguments]
+        block = new.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+        inside = copies | dict(zip(arguments, block.arguments, strict=True))
+        self._copy_block(body, block, kept[manual], kept, inside, "sdy.return")
+        return new
+
     def _copy_branches(
         self, chosen: Operation, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
     ) -> Any:
@@ -253,10 +342,11 @@ class _SliceWriter:
         wanted: tuple[int, ...],
         kept: dict[Operation, tuple[int, ...]],
         copies: dict[int, Any],
+        end: str = "stablehlo.return",
     ) -> None:
         from jax._src.lib.mlir import ir
-        from jax._src.lib.mlir.dialects import hlo
 
         with ir.InsertionPoint(block):
             self._copy_region(region, kept, copies)
-            hlo.return_([self._copy_of(region.returned[place], copies) for place in wanted])
+            returned = [self._copy_of(region.returned[place], copies) for place in wanted]
+            ir.Operation.create(end, operands=returned)

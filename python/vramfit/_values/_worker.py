@@ -77,7 +77,7 @@ def main() -> None:
                     request["code"],
                     request["options"],
                     request["devices"],
-                    request["output_shardings"],
+                    request["shardings"],
                     [ask_for(index) for index in range(request["callbacks"])],
                 )
             with cpu.default_jax_config():

@@ -9,7 +9,7 @@ use vramfit_core::trace::Event;
 use crate::buffer::host_exchange;
 use crate::buffer::value::{EvalResult, LazyCall, MAX_DEPTH, MAX_TINY_BYTES, Value};
 use crate::compile::compiled::CompiledProgram;
-use crate::compile::host_program::HostProgram;
+use crate::compile::host_program::{HostProgram, Slice};
 use crate::device::machine;
 use crate::hooks;
 use crate::pjrt::status::PjrtResult;
@@ -106,6 +106,10 @@ pub(super) fn sliced_outputs(
     // Partitions have the same values of what is not sharded.
     let evaluated = if program.program.options.replicas == 1 { 1 } else { devices };
     for slice in program.slices() {
+        if slice.program.devices > 1 {
+            set_outputs_of_all_devices(&mut outputs, program, slice, inputs, devices);
+            continue;
+        }
         for device in 0..evaluated {
             let places = slice.parameters.iter().map(|at| device * parameters + at);
             let inputs: Option<Vec<Value>> = places.map(|at| inputs.get(at).cloned()).collect();
@@ -123,7 +127,34 @@ pub(super) fn sliced_outputs(
     outputs
 }
 
-/// Returns the values of a call of a slice; `None` if they are unknown.
+/// Sets those of the outputs of a call on this many devices, in turn, that a slice computes on all devices of
+/// the program together.
+fn set_outputs_of_all_devices(
+    outputs: &mut [Value],
+    program: &CompiledProgram,
+    slice: &Slice,
+    inputs: &[Value],
+    devices: usize,
+) {
+    // Else the rest of them are those of other processes.
+    if devices != slice.program.devices {
+        return;
+    }
+    let (parameters, count) = (program.program.parameters.len(), program.program.outputs.len());
+    let places = (0..devices)
+        .flat_map(|device| slice.parameters.iter().map(move |at| device * parameters + at));
+    let inputs: Option<Vec<Value>> = places.map(|at| inputs.get(at).cloned()).collect();
+    let Some(values) = inputs.and_then(|inputs| slice_values(&slice.program, inputs)) else {
+        return;
+    };
+    let places =
+        (0..devices).flat_map(|device| slice.outputs.iter().map(move |at| device * count + at));
+    for (place, value) in places.zip(values) {
+        outputs[place] = value;
+    }
+}
+
+/// Returns the values of a call of a slice, device by device; `None` if they are unknown.
 fn slice_values(program: &Arc<HostProgram>, inputs: Vec<Value>) -> Option<Vec<Value>> {
     let depth = depth_of(&inputs);
     if !program.can_evaluate()
@@ -136,7 +167,7 @@ fn slice_values(program: &Arc<HostProgram>, inputs: Vec<Value>) -> Option<Vec<Va
     if depth >= MAX_DEPTH && !matches!(lazy_call.eval_result(), EvalResult::Known(_)) {
         return None;
     }
-    let outputs = 0..program.outputs.len();
+    let outputs = 0..program.devices * program.outputs.len();
     Some(outputs.map(|at| Value::Lazy(Arc::clone(&lazy_call), at)).collect())
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct HostProgram {
     pub(crate) parameters: Vec<Shape>,
     /// One device's outputs.
     pub(crate) outputs: Vec<Shape>,
-    output_shardings: Vec<Vec<u8>>,
+    shardings: Shardings,
     /// Bytes of arrays that are neither arguments nor outputs.
     temp_bytes: u64,
     /// Whether all outputs are booleans about its arguments.
@@ -51,7 +51,15 @@ struct EvaluationState {
     is_described: AtomicBool,
 }
 
-/// The part of a program that computes some of its outputs, on one device.
+/// How the arguments and the outputs of a program lie over its devices, each as XLA's serialized `OpSharding`.
+/// Empty where that is not known.
+#[derive(Debug, Default)]
+struct Shardings {
+    parameters: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+}
+
+/// The part of a program that computes some of its outputs, on one device or on all together.
 #[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) program: Arc<HostProgram>,
@@ -70,6 +78,10 @@ impl HostProgram {
         options: Vec<u8>,
         computes_values: bool,
     ) -> Arc<Self> {
+        let shardings = Shardings {
+            parameters: program.parameter_shardings.clone(),
+            outputs: program.output_shardings.clone(),
+        };
         let devices = evaluated_devices(program);
         let host_program = HostProgram {
             number,
@@ -77,7 +89,7 @@ impl HostProgram {
             devices,
             parameters: program.parameters.clone(),
             outputs: program.outputs.clone(),
-            output_shardings: program.output_shardings.clone(),
+            shardings,
             // The smallest product may be given a workspace of megabytes.
             temp_bytes: program.sizes.temp_bytes.saturating_sub(program.workspace_bytes),
             is_predicate: value::is_predicate(program, &code, devices),
@@ -88,30 +100,37 @@ impl HostProgram {
         host_program.enable_evaluation(computes_values)
     }
 
-    /// Returns the slices of a program: of its small outputs that one device can compute alone.
-    /// Outputs that are in none cannot be computed, or not apart from large arrays.
+    /// Returns the slices of a program: of its small outputs that one device can compute alone, else all
+    /// together. Outputs that are in none cannot be computed, or not apart from large arrays.
     pub(crate) fn slices(&self, program: &Program) -> Vec<Slice> {
         let Some(hooks) = hooks::get() else {
             return Vec::new();
         };
         let found = hooks.slice_outputs(
             &self.code,
+            &self.options,
             &local(program, program.parameters.len(), &program.parameter_shardings),
             &local(program, program.outputs.len(), &program.output_shardings),
         );
-        let select = |shapes: &[Shape], places: &[usize]| -> Option<Vec<Shape>> {
-            places.iter().map(|at| shapes.get(*at).cloned()).collect()
-        };
         let slices = found.into_iter().filter_map(|slice| {
+            let (mut shardings, mut devices) = (Shardings::default(), 1);
+            if !slice.options.is_empty() {
+                shardings = Shardings {
+                    parameters: select(&program.parameter_shardings, &slice.parameters)
+                        .unwrap_or_default(),
+                    outputs: select(&program.output_shardings, &slice.outputs).unwrap_or_default(),
+                };
+                devices = program.options.devices.len();
+            }
             let host_program = HostProgram {
                 number: new_number(),
                 name: self.name.clone(),
                 code: slice.code,
-                options: Vec::new(),
-                devices: 1,
+                options: slice.options,
+                devices,
                 parameters: select(&self.parameters, &slice.parameters)?,
                 outputs: select(&self.outputs, &slice.outputs)?,
-                output_shardings: Vec::new(),
+                shardings,
                 temp_bytes: slice.largest_array_bytes,
                 is_predicate: false,
                 evaluation: EvaluationState::default(),
@@ -178,7 +197,8 @@ impl HostProgram {
                     code: &self.code,
                     options: &self.options,
                     devices: self.devices,
-                    output_shardings: &self.output_shardings,
+                    parameter_shardings: &self.shardings.parameters,
+                    output_shardings: &self.shardings.outputs,
                     input_shapes: named_shapes(&self.parameters),
                     output_shapes: named_shapes(&self.outputs),
                 },
@@ -209,6 +229,11 @@ fn evaluated_devices(program: &Program) -> usize {
     } else {
         options.devices.len()
     }
+}
+
+/// Returns the items at those places; `None` if there are none at one of them.
+fn select<T: Clone>(items: &[T], places: &[usize]) -> Option<Vec<T>> {
+    places.iter().map(|at| items.get(*at).cloned()).collect()
 }
 
 /// Returns of each of `count` arrays whether one device has all of it that its computation sees: a
