@@ -77,13 +77,16 @@ SHARD_virtual-gpu := $(filter-out $(SHARD_data) $(SHARD_pages) $(SHARD_search),$
 SHARD_FILES = $(if $(SHARD),$(or $(SHARD_$(SHARD)),$(error there is no shard `$(SHARD)`: data, pages, search, virtual-gpu)))
 # Any number: the order of files, and of tests in them, that belongs to it.
 SEED ?=
+# Tests in Python that have not begun after so many minutes are not run, and are listed.
+MINUTES ?=
+TESTS_END = $(if $(MINUTES),VRAMFIT_TESTS_END=$$(( $$(date +%s) + $(MINUTES) * 60 )))
 WITHOUT_GPU := not gpu and not matrix and not foreign and not wheel
 # What runs in the background or under `nohup` ignores signals, and so would what it starts.
 DEFAULT_SIGNALS := env --default-signal=HUP,INT,QUIT,TERM
 CARGO_TEST := $(DEFAULT_SIGNALS) cargo test
 # Cargo is not asked again by tests: it may be busy with tests of its own.
 # A worker that ends is not replaced: the tests of its file would be made again, also the one that has ended it.
-PYTEST = TESTS_ARE_BUILT=1 $(DEFAULT_SIGNALS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0 --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
+PYTEST = TESTS_ARE_BUILT=1 $(TESTS_END) $(DEFAULT_SIGNALS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0 --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
 	$(if $(SEED),--random-order --random-order-seed $(SEED))
 RUN_PYTHON_TESTS = $(PYTEST) -m '$(WITHOUT_GPU)' $(SHARD_FILES) $(if $(T_FILE),'$(T)',$(if $(T),-k '$(subst ::, and ,$(T))'))
 

@@ -43,7 +43,7 @@ print("loss", float(value))
 
 def vramfit(*arguments, code=None, **env):
     env = {"XDG_CACHE_HOME": _cache.name} | env
-    return run_vramfit(*arguments, env=env, code=code, timeout=600)
+    return run_vramfit(*arguments, env=env, code=code, timeout=1200)
 
 
 def peak(done):

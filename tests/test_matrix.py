@@ -124,6 +124,6 @@ def test_code_and_toolchain_are_told_apart(release, tmp_path):
 
 def vramfit(*arguments):
     """Run the command line of this Python, and return the JSON that it prints."""
-    done = run_vramfit(*arguments, timeout=600)
+    done = run_vramfit(*arguments, timeout=1200)
     assert done.stdout, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

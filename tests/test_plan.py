@@ -40,9 +40,7 @@ def test_losses_and_gradients_are_the_same():
 
     They keep nothing, products, every second value, and every second value in host memory.
     """
-    done = run_python(
-        HERE / "plan" / "same_numbers.py", env={"JAX_PLATFORMS": "cpu"}, code=0, timeout=600
-    )
+    done = run_python(HERE / "plan" / "same_numbers.py", env={"JAX_PLATFORMS": "cpu"}, code=0)
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found) == 16
     for name, each in found.items():
@@ -327,9 +325,11 @@ def test_run_finds_a_plan_and_keeps_it(write_script):
         assert done.returncode == 0
         assert "plan: train.py:9 (loss) in" in done.stderr
 
-    program.write_text(program.read_text().replace("x @ w) @ w.T", "x @ w) @ w.T * 2"))
+    whole = program.read_text()
+    program.write_text(whole.replace("range(8)", "range(2)"))
     changed = vramfit(*fit, code=0)
     assert "dry run of the program as it is" in changed.stderr
+    program.write_text(whole)
 
     occupied = [*fit[:5], "--occupied", "14.45GiB", *fit[5:]]
     none = vramfit(*occupied)
