@@ -305,17 +305,14 @@ def test_each_of_eight_devices_holds_its_slice(dryrun, derive):
 # --- runs that do not fit ------------------------------------------------------------------
 
 
-def test_a_gpt_fits_one_gpu_of_two(dryrun):
-    """GPT-2 medium needs 14.2 GiB: below 75 % of 24 GB, above 75 % of 16 GB.
-
-    Those of the README and of the page of the examples: it is compiled for these anyway.
-    """
+def test_a_gpt_fits_two_gpus_of_three(dryrun):
+    """GPT-2 medium needs 14.2 GiB: below 75 % of 80 and of 24 GB, above 75 % of 16 GB."""
     fits = {}
-    for gpu in ("rtx-4090", "t4"):
+    for gpu in ("h100-80g", "rtx-4090", "rtx-4080"):
         run = dryrun("train_gpt.py", "--steps", 2, gpu=gpu)
         fits[gpu] = run.summary["fits"]
         assert run.code == (0 if fits[gpu] else 1)
-    assert fits == {"rtx-4090": True, "t4": False}
+    assert fits == {"h100-80g": True, "rtx-4090": True, "rtx-4080": False}
     assert run.summary["oom"]["program"] == "jit_train_step"
     assert "RESOURCE_EXHAUSTED: Out of memory while trying to allocate" in run.err
 

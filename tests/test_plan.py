@@ -329,6 +329,7 @@ def test_run_finds_a_plan_and_keeps_it(write_script):
     program.write_text(whole.replace("range(8)", "range(2)"))
     changed = vramfit(*fit, code=0)
     assert "dry run of the program as it is" in changed.stderr
+    assert "dry run with the plan that was found before" not in changed.stderr
     program.write_text(whole)
 
     occupied = [*fit[:5], "--occupied", "14.45GiB", *fit[5:]]

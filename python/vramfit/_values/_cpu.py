@@ -172,9 +172,9 @@ def compile_program(
         devices = all_devices
     executable = _compile_for(devices, code, options, callbacks)
     inputs, outputs = shardings
-    if not _are_equal(executable.get_parameter_shardings(), inputs):
+    if not _are_shardings_equal(executable.get_parameter_shardings(), inputs):
         raise ValueError("the CPU compiler lays the arguments out in another way")
-    if not _are_equal(executable.get_output_shardings(), outputs):
+    if not _are_shardings_equal(executable.get_output_shardings(), outputs):
         raise ValueError("the CPU compiler lays the results out in another way")
     return executable
 
@@ -228,7 +228,7 @@ def device_count(options: bytes) -> int:
     return int(given.num_replicas * given.num_partitions)
 
 
-def options_of_slice(options: bytes, slice_: Slice) -> bytes:
+def make_slice_options(options: bytes, slice_: Slice) -> bytes:
     """Return the options of a program for a slice of it.
 
     XLA ends the process where they do not say of each result, or of all at once, whether XLA
@@ -248,7 +248,7 @@ def options_of_slice(options: bytes, slice_: Slice) -> bytes:
     return bytes(given.SerializeAsString())
 
 
-def _are_equal(got: Any, expected: list[bytes]) -> bool:
+def _are_shardings_equal(got: Any, expected: list[bytes]) -> bool:
     """Say whether arrays lie over the devices as they do in the program for the GPU."""
     from jax._src.lib import xla_client
 

@@ -124,7 +124,7 @@ def slice_outputs(
                 each.parameters,
                 each.largest_array_bytes,
                 each.code,
-                _cpu.options_of_slice(options, each) if each.on_all_devices else b"",
+                _cpu.make_slice_options(options, each) if each.on_all_devices else b"",
             )
             for each in found
         ]

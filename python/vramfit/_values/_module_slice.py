@@ -64,27 +64,29 @@ def slice_outputs(
 
     with mlir.make_ir_context() as context:
         module = hlo.deserialize_portable_artifact(context, code)
-        liveness = Liveness(read_graph(module))
-        results = range(len(local_outputs))
-        slices = _cut(liveness, [each for each in results if local_outputs[each]], local_parameters)
-        cut = {output for each in slices for output in each.outputs}
-        left = [each for each in results if each not in cut]
+        graph = read_graph(module)
+        returned = enumerate(graph.functions["main"].returned)
+        small = [at for at, value in returned if graph.bytes_of[value] <= MAX_RESULT_BYTES]
+        local = [output for output in small if local_outputs[output]]
+        slices = _make_slices(Liveness(graph), local, local_parameters)
+        known = {output for each in slices for output in each.outputs}
+        left = [output for output in small if output not in known]
         if has_several_devices and left:
-            liveness = Liveness(read_graph(module, keeps_shardings=True), on_all_devices=True)
-            slices += _cut(liveness, left, [True] * len(local_parameters))
+            # Read again: one device alone does not need what says how arrays lie over all of them.
+            graph = read_graph(module, keeps_shardings=True)
+            together = Liveness(graph, on_all_devices=True)
+            slices += _make_slices(together, left, [True] * len(local_parameters))
         return slices
 
 
-def _cut(
+def _make_slices(
     liveness: Liveness, outputs: Sequence[int], usable_parameters: Sequence[bool]
 ) -> list[Slice]:
-    """Cut out those of some results that can be computed from those arguments."""
+    """Return slices of those of some results that can be computed from those arguments."""
     graph = liveness.graph
     main = graph.functions["main"]
     groups: dict[tuple[int, ...], list[int]] = {}
     for output in outputs:
-        if graph.bytes_of[main.returned[output]] > MAX_RESULT_BYTES:
-            continue
         try:
             parameters = liveness.slice_function("main", (output,)).parameters
         except NoSlice:
@@ -123,7 +125,7 @@ class _SliceWriter:
             self._target = ir.Module.create()
             self._target.operation.attributes["sym_name"] = ir.StringAttr.get("slice")
             if self._liveness.on_all_devices:
-                self._copy_devices()
+                self._copy_meshes()
             self._copy_function("main", tuple(outputs), "main")
         parameters = self._liveness.slice_function("main", tuple(outputs)).parameters
         code = mlir.module_to_bytecode(self._target)
@@ -134,7 +136,7 @@ class _SliceWriter:
         """Return what the copy takes on one core; infinite where that depends on values."""
         return module_work(self._target).nanoseconds
 
-    def _copy_devices(self) -> None:
+    def _copy_meshes(self) -> None:
         """Copy how many devices there are, and the meshes that shardings name."""
         from jax._src.lib.mlir import ir
 
@@ -211,7 +213,7 @@ class _SliceWriter:
         elif operation.name == "stablehlo.while":
             new = self._copy_loop(operation, kept, copies)
         elif operation.name == MANUAL and self._liveness.on_all_devices:
-            new = self._copy_manual(operation, kept, copies)
+            new = self._copy_manual_computation(operation, kept, copies)
         elif operation.name == MANUAL:
             (body,) = operation.regions
             for operand, argument in zip(operation.operands, body.arguments, strict=True):
@@ -293,7 +295,7 @@ class _SliceWriter:
             self._copy_block(region, block, wanted, kept, inside)
         return new
 
-    def _copy_manual(
+    def _copy_manual_computation(
         self, manual: Operation, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
     ) -> Any:
         from jax._src.lib.mlir import ir

@@ -1,6 +1,7 @@
 //! The values of what a call of a program returns: those of the program as a whole if it can be evaluated, else
 //! those of its slices.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use vramfit_core::run_config::Fill;
@@ -9,7 +10,7 @@ use vramfit_core::trace::Event;
 use crate::buffer::host_exchange;
 use crate::buffer::value::{EvalResult, LazyCall, MAX_DEPTH, MAX_TINY_BYTES, Value};
 use crate::compile::compiled::CompiledProgram;
-use crate::compile::host_program::{HostProgram, Slice};
+use crate::compile::host_program::HostProgram;
 use crate::device::machine;
 use crate::hooks;
 use crate::pjrt::status::PjrtResult;
@@ -103,23 +104,35 @@ pub(super) fn sliced_outputs(
         return outputs;
     }
     let parameters = program.program.parameters.len();
-    // Partitions have the same values of what is not sharded.
-    let evaluated = if program.program.options.replicas == 1 { 1 } else { devices };
     for slice in program.slices() {
-        if slice.program.devices > 1 {
-            set_outputs_of_all_devices(&mut outputs, program, slice, inputs, devices);
-            continue;
-        }
-        for device in 0..evaluated {
-            let places = slice.parameters.iter().map(|at| device * parameters + at);
-            let inputs: Option<Vec<Value>> = places.map(|at| inputs.get(at).cloned()).collect();
+        let together = slice.program.devices;
+        // How often it is run, and how many devices have the same values.
+        let (runs, copies) = if together > 1 {
+            // Other processes have the rest of the devices.
+            if together != devices {
+                continue;
+            }
+            (1, 1)
+        } else if program.program.options.replicas == 1 {
+            // Partitions have the same values of what is not sharded.
+            (1, devices)
+        } else {
+            (devices, 1)
+        };
+        for first in 0..runs {
+            let members = first..first + together;
+            let inputs: Option<Vec<Value>> =
+                places_on(members.clone(), &slice.parameters, parameters)
+                    .map(|place| inputs.get(place).cloned())
+                    .collect();
             let Some(values) = inputs.and_then(|inputs| slice_values(&slice.program, inputs))
             else {
                 continue;
             };
-            for (value, output) in values.into_iter().zip(&slice.outputs) {
-                for device in device..device + devices / evaluated {
-                    outputs[device * count + output] = value.clone();
+            for (value, place) in values.into_iter().zip(places_on(members, &slice.outputs, count))
+            {
+                for copy in 0..copies {
+                    outputs[place + copy * count] = value.clone();
                 }
             }
         }
@@ -127,31 +140,9 @@ pub(super) fn sliced_outputs(
     outputs
 }
 
-/// Sets those of the outputs of a call on this many devices, in turn, that a slice computes on all devices of
-/// the program together.
-fn set_outputs_of_all_devices(
-    outputs: &mut [Value],
-    program: &CompiledProgram,
-    slice: &Slice,
-    inputs: &[Value],
-    devices: usize,
-) {
-    // Else the rest of them are those of other processes.
-    if devices != slice.program.devices {
-        return;
-    }
-    let (parameters, count) = (program.program.parameters.len(), program.program.outputs.len());
-    let places = (0..devices)
-        .flat_map(|device| slice.parameters.iter().map(move |at| device * parameters + at));
-    let inputs: Option<Vec<Value>> = places.map(|at| inputs.get(at).cloned()).collect();
-    let Some(values) = inputs.and_then(|inputs| slice_values(&slice.program, inputs)) else {
-        return;
-    };
-    let places =
-        (0..devices).flat_map(|device| slice.outputs.iter().map(move |at| device * count + at));
-    for (place, value) in places.zip(values) {
-        outputs[place] = value;
-    }
+/// Returns where some of the `count` values of each device are in the list of those of all devices in turn.
+fn places_on(devices: Range<usize>, chosen: &[usize], count: usize) -> impl Iterator<Item = usize> {
+    devices.flat_map(move |device| chosen.iter().map(move |at| device * count + at))
 }
 
 /// Returns the values of a call of a slice, device by device; `None` if they are unknown.

@@ -113,15 +113,16 @@ impl HostProgram {
             &local(program, program.outputs.len(), &program.output_shardings),
         );
         let slices = found.into_iter().filter_map(|slice| {
-            let (mut shardings, mut devices) = (Shardings::default(), 1);
-            if !slice.options.is_empty() {
-                shardings = Shardings {
-                    parameters: select(&program.parameter_shardings, &slice.parameters)
-                        .unwrap_or_default(),
-                    outputs: select(&program.output_shardings, &slice.outputs).unwrap_or_default(),
+            let (devices, shardings) = if slice.options.is_empty() {
+                (1, Shardings::default())
+            } else {
+                let of = |all: &[Vec<u8>], places| select(all, places).unwrap_or_default();
+                let shardings = Shardings {
+                    parameters: of(&program.parameter_shardings, &slice.parameters),
+                    outputs: of(&program.output_shardings, &slice.outputs),
                 };
-                devices = program.options.devices.len();
-            }
+                (program.options.devices.len(), shardings)
+            };
             let host_program = HostProgram {
                 number: new_number(),
                 name: self.name.clone(),
