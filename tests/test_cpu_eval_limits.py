@@ -39,7 +39,7 @@ def evaluate(monkeypatch):
         monkeypatch.setattr(_cpu_eval._module_work, "count_work", lambda *_: Work(1e3))
         monkeypatch.setattr(_cpu_eval, "_programs", {})
         monkeypatch.setattr(_cpu_eval, "_budget", Budget(6.0))
-        _cpu_eval.register_program(1, b"code", [], [], 1, b"", [])
+        _cpu_eval.register_program(1, b"code", [], [], 1, b"", [], [])
         return [_cpu_eval.evaluate(1, []) for _ in range(2)]
 
     return run
