@@ -178,3 +178,31 @@ def test_more_memory_for_the_pool_is_a_plan(write_script, tmp_path):
     assert done.stdout == "0.92\n", done.stderr
     done = vramfit(*started, "--fraction", 0.5, "--", sys.executable, "-c", code)
     assert done.stdout == "0.5\n", done.stderr
+
+
+FAILING = """
+import jax
+import jax.numpy as jnp
+
+w = jnp.zeros((1 << 12, 1 << 12))
+for _ in range(3):
+    loss = jnp.sum(w @ w)
+    w = w * 0.5
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "hint"),
+    [
+        ("raise ValueError('no such optimizer: adamm')", None),
+        ("assert float(loss) > 3.0, 'no such optimizer: adamm'", "`float(loss)` at train.py:9"),
+    ],
+)
+def test_an_error_of_the_program_is_not_the_compilers(write_script, end, hint):
+    program = write_script(FAILING.format(end=end))
+    done = vramfit("plan", "--gpu", "t4", "--", sys.executable, program, code=2)
+    assert "error[program-failed]" in done.stderr
+    assert "no such optimizer: adamm" in done.stderr
+    assert ("hint: " in done.stderr) == (hint is not None)
+    assert (hint or "") in done.stderr

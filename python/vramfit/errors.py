@@ -116,6 +116,12 @@ class GpuNotUsedError(VramfitError):
     id = "gpu-not-used"
 
 
+class ProgramFailedError(VramfitError):
+    """The program ended with an error of its own before it was measured."""
+
+    id = "program-failed"
+
+
 class CompilerFailedError(VramfitError):
     """XLA or the CUDA plugin failed in a way that is not the program's fault."""
 

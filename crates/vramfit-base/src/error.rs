@@ -41,6 +41,8 @@ pub enum ErrorKind {
     PackageMissing,
     /// The program ended without ever using the virtual GPU.
     GpuNotUsed,
+    /// The program ended with an error of its own before it was measured.
+    ProgramFailed,
     /// XLA or the CUDA plugin failed in a way that is not the user's program's fault.
     CompilerFailed,
     /// XLA's own allocator would abort the process at this point.
@@ -76,6 +78,7 @@ impl ErrorKind {
         ErrorKind::CompilerMissing,
         ErrorKind::PackageMissing,
         ErrorKind::GpuNotUsed,
+        ErrorKind::ProgramFailed,
         ErrorKind::CompilerFailed,
         ErrorKind::AllocatorAborts,
         ErrorKind::NoDriver,
@@ -102,6 +105,7 @@ impl ErrorKind {
             ErrorKind::CompilerMissing => "compiler-missing",
             ErrorKind::PackageMissing => "package-missing",
             ErrorKind::GpuNotUsed => "gpu-not-used",
+            ErrorKind::ProgramFailed => "program-failed",
             ErrorKind::CompilerFailed => "compiler-failed",
             ErrorKind::AllocatorAborts => "allocator-aborts",
             ErrorKind::NoDriver => "no-driver",

@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_failure_names_the_exception_once() {
         let described = |message: &str, output: &str| {
-            describe_failure(&Error::new(ErrorKind::CompilerFailed, message).cause(output))
+            describe_failure(&Error::new(ErrorKind::ProgramFailed, message).cause(output))
         };
         let output = "Traceback:\n  File x\nvramfit.errors.InvalidArgumentError: no `a`\nhint: b";
         let expected = "it failed: vramfit.errors.InvalidArgumentError: no `a`";

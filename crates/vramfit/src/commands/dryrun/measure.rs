@@ -49,7 +49,7 @@ pub(crate) struct MeasuredRun {
 /// spec says so.
 ///
 /// # Errors
-/// Those of the dry run, and `compiler-failed` for a program that failed in it; what it printed last is
+/// Those of the dry run, and `program-failed` for a program that failed in it; what it printed last is
 /// added.
 pub(crate) fn measure(
     spec: &DryrunSpec,
@@ -97,7 +97,7 @@ fn measure_hosts(
     let mismatches = summary.and_then(|summary| summary.hosts).map(|hosts| hosts.mismatches);
     if let Some(mismatch) = mismatches.unwrap_or_default().first() {
         let text = format!("the hosts do not fit together: {}", describe_mismatch(mismatch));
-        return Err(Error::new(ErrorKind::CompilerFailed, text));
+        return Err(Error::new(ErrorKind::ProgramFailed, text));
     }
     let (measured, kept) = worst.expect("a host without a result is an error");
     std::fs::rename(&kept, trace).map_err(|error| cannot_write(trace, error))?;
@@ -119,8 +119,13 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
     })?;
     if let Some(error) = &summary.uncaught_error {
         let text = format!("{PROGRAM_FAILED}{}", error.message);
-        let hint = "run it with `vramfit dryrun`, which shows its traceback";
-        return Err(Error::new(ErrorKind::CompilerFailed, text).hint(hint));
+        let failed = Error::new(ErrorKind::ProgramFailed, text);
+        let mut conditions = verdict.conditions.iter();
+        let read = conditions.find(|it| matches!(it, Condition::PlaceholderDecides { .. }));
+        return Err(match read {
+            Some(read) => failed.hint(describe_condition(read)),
+            None => failed,
+        });
     }
     if verdict.fits.is_none() {
         let text = match verdict.conditions.first() {
@@ -132,7 +137,7 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
                 format!("the program {how} in the dry run, before it was measured")
             }
         };
-        return Err(Error::new(ErrorKind::CompilerFailed, text));
+        return Err(Error::new(ErrorKind::ProgramFailed, text));
     }
     // On the GPU itself, whose pool is limited.
     let settings = ReplayOverrides { options: spec.settings.options, ..ReplayOverrides::default() };

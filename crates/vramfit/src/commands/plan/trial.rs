@@ -213,7 +213,8 @@ pub(super) fn last_line(error: &Error) -> String {
 
 /// Returns `true` if the program ended with an error of its own.
 pub(super) fn is_rejection(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::CompilerFailed | ErrorKind::GpuNotUsed)
+    use ErrorKind::{CompilerFailed, GpuNotUsed, ProgramFailed};
+    matches!(error.kind(), CompilerFailed | GpuNotUsed | ProgramFailed)
 }
 
 impl Measurement {

@@ -116,7 +116,7 @@ fn try_batch(
     match status {
         Ok(Status::Yes | Status::No) => {}
         Ok(_) => {
-            let error = Error::new(ErrorKind::CompilerFailed, "the dry run ended too early").hint(
+            let error = Error::new(ErrorKind::ProgramFailed, "the dry run ended too early").hint(
                 "see the end of its output above; `vramfit doctor` checks JAX and its compiler",
             );
             return Err(with_output_tail(error, &log));
