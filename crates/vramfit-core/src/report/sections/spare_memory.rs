@@ -1,10 +1,10 @@
 //! What the memory that a run leaves can be used for.
 
-use crate::analysis::{EntryKind, RunSummary};
+use crate::analysis::{AttributionEntry, EntryKind, RunSummary};
 use crate::bytes::Bytes;
 use crate::explain::batch_option;
-use crate::program::ProgramMemory;
 use crate::program::memory::Owner;
+use crate::program::{ProgramMemory, parse_dimensions};
 use crate::report::Section;
 
 /// Beyond this many times the batch, other values than those of today's peak decide, and no number is told.
@@ -42,19 +42,25 @@ pub(super) fn trains(summary: &RunSummary) -> bool {
     })
 }
 
-/// Says how large a batch the pool has room for, if activations, temporaries and the batch grow with it and nothing else
-/// does.
+/// Says how large a batch the pool has room for, if all but the model and its optimizer grow with it: also results that
+/// the script keeps from step to step, and outputs beyond the new state.
 fn larger_batch(summary: &RunSummary) -> Option<String> {
     let attribution = summary.attribution.as_ref()?;
+    if has_pairs_of_rows(&attribution.parts) {
+        return None;
+    }
     let capacity_bytes = summary.critical_device()?.capacity_bytes;
-    let grows = |kind| {
-        use Owner::{Activations, Batch, Temporaries};
-        matches!(kind, EntryKind::Program(Activations | Batch | Temporaries))
+    let bytes_of = |owners: &[Owner]| -> u64 {
+        let is_one = |kind| matches!(kind, EntryKind::Program(owner) if owners.contains(&owner));
+        attribution.parts.iter().filter(|part| is_one(part.kind)).map(|part| part.bytes).sum()
     };
-    let parts = attribution.parts.iter().filter(|part| grows(part.kind));
-    let growing_bytes: u64 = parts.map(|part| part.bytes).sum();
-    let other_bytes = attribution.total_bytes.checked_sub(growing_bytes)?;
-    let room_bytes = capacity_bytes.checked_sub(other_bytes)?;
+    let state_bytes = bytes_of(&[Owner::Parameters, Owner::OptimizerState, Owner::OtherState]);
+    // Without donation the new state is among the outputs.
+    let new_state_bytes = bytes_of(&[Owner::Outputs]).min(state_bytes);
+    let fixed_bytes =
+        state_bytes + new_state_bytes + bytes_of(&[Owner::Gradients, Owner::Constants]);
+    let growing_bytes = attribution.total_bytes.checked_sub(fixed_bytes)?;
+    let room_bytes = capacity_bytes.checked_sub(fixed_bytes)?;
     if growing_bytes == 0 {
         return None;
     }
@@ -71,6 +77,24 @@ fn larger_batch(summary: &RunSummary) -> Option<String> {
             format!("about {:.1} times the batch", (factor * 10.0).floor() / 10.0)
         }
         None => format!("about {} times the batch", round_down(factor as u64)),
+    })
+}
+
+/// Returns `true` if some buffer has two axes as long as the batch has rows, as distances between all of them: it grows
+/// with the square of the batch.
+fn has_pairs_of_rows(parts: &[AttributionEntry]) -> bool {
+    let batch = parts.iter().filter(|part| part.kind == EntryKind::Program(Owner::Batch));
+    let rows: Vec<u64> = batch
+        .filter_map(|part| parse_dimensions(&part.shape)?.first().copied())
+        .filter(|rows| *rows > 1)
+        .collect();
+    let is_weight = |part: &AttributionEntry| {
+        use Owner::{Gradients, OptimizerState, Parameters};
+        matches!(part.kind, EntryKind::Program(Parameters | OptimizerState | Gradients))
+    };
+    let others = parts.iter().filter(|part| !is_weight(part));
+    others.filter_map(|part| parse_dimensions(&part.shape)).any(|dimensions| {
+        rows.iter().any(|rows| dimensions.iter().filter(|length| *length == rows).count() > 1)
     })
 }
 
