@@ -231,3 +231,23 @@ jax.block_until_ready(jax.jit(lambda a, b: a @ b)(kept, host))
     for line in (4, 5):
         row = re.search(rf"upload, program.py:{line} \(<module>\) +1 +(\S+ \S+)", run.err)
         assert row.group(1) == "4.0 MiB"
+
+
+HANDLED = """
+import sys, jax, jax.numpy as jnp
+for rows in (1 << 22, 1 << 10):
+    try:
+        x = jax.block_until_ready(jnp.ones((rows, 4096)))
+        break
+    except jax.errors.JaxRuntimeError:
+        print("smaller")
+jax.block_until_ready(jax.jit(lambda x: x + 1)(x))
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_handled_failure_is_said_to_be_handled(dryrun, exit_code):
+    code, summary, text = dryrun(HANDLED, "t4", arguments=(exit_code,))
+    assert (code, summary["oom"]["recovered"]) == (1, True)
+    assert ("handled that and ran to its end, at a peak of 32.0 MiB" in text) == (exit_code == 0)

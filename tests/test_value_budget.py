@@ -62,6 +62,17 @@ def test_a_program_that_fails_with_0_is_run_again_with_1(tmp_path):
     assert json.loads(report.stdout)["devices"][0]["peak_bytes"] == peak
 
 
+@pytest.mark.parametrize(
+    "end", ["raise SystemExit('no scale')", "raise SystemExit(3)", "sys.exit(3)", "os._exit(3)"]
+)
+def test_a_program_that_exits_because_of_0_is_run_again_with_1(tmp_path, end):
+    lines = FAILS.replace("print(1 / scale())", f"import os, sys\nif scale() == 0:\n    {end}")
+    run = dryrun_of(tmp_path, lines, code=0)
+    text = " ".join(run.err.split())
+    assert "read as 0 (exit code" in text or "read as 0 (SystemExit at program.py:7)" in text
+    assert "program.py:4 (scale) is 1" in text
+
+
 def test_a_program_that_fails_with_1_as_well_names_the_line(tmp_path):
     run = dryrun_of(tmp_path, FAILS + "print([5][int(scale())])\n")
     assert run.summary["process_exit"]["code"] == 1

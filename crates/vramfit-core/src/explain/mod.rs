@@ -14,6 +14,7 @@
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
 //! | `settings.rs`, `start.rs` | the pool's settings, and how the program was started |
 //! | `process_state.rs` | what the process that failed knows beside its log |
+//! | `later_error.rs` | the error that ended a program which had handled the failure |
 //! | `shares.rs` | who has how much of the GPU, by the message of another framework |
 //! | `need.rs`, `workload.rs` | how much the program needs, and what kind of program it is |
 //! | `facts.rs`, `causes/`, `cause.rs` | the causes, one file each |
@@ -26,6 +27,7 @@ mod causes;
 mod facts;
 mod figures;
 mod fit;
+mod later_error;
 mod line_prefix;
 mod log;
 mod memory_dump;
@@ -50,6 +52,7 @@ mod workload;
 
 pub use cause::{Cause, CauseId, Confidence, Evidence};
 pub use figures::{Figures, FitFigures, NeedFigures, OutputsOnly};
+pub use later_error::LaterError;
 pub use log::Log;
 pub use page::page_head;
 pub use process_state::ProcessState;
@@ -90,6 +93,8 @@ pub struct Explanation {
     pub notes: Vec<String>,
     /// Whether the log speaks of memory in words that are not known, and nothing in it explains the failure.
     pub speaks_of_memory: bool,
+    /// The error that the program ended with, where it went on after the failure.
+    pub later_error: Option<LaterError>,
     /// The variables that held arrays, where the process that failed was asked.
     pub array_holders: Vec<ArrayHolder>,
     /// The pool by address, where the log has it whole.
@@ -178,7 +183,11 @@ impl Explanation {
             CauseId::NotMemory | CauseId::WrongSetting => "",
             _ => "out of memory: ",
         };
-        format!("{what}{} ({})", first.id.title(), first.confidence.label())
+        let later = self.later_error.as_ref().map_or_else(String::new, |error| {
+            let line = error.evidence.line;
+            format!("; the program went on, and line {line} has its last error, `{}`", error.class)
+        });
+        format!("{what}{} ({}){later}", first.id.title(), first.confidence.label())
     }
 }
 
@@ -209,6 +218,7 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
         notes,
         causes,
         remedies,
+        later_error: later_error::find(&facts),
         array_holders: options
             .process
             .as_ref()

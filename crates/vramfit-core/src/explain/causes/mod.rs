@@ -72,7 +72,7 @@ fn is_filled(cause: CauseId) -> bool {
 }
 
 /// Returns `true` if a message reports that GPU memory, of whatever kind, could not be had.
-fn is_gpu_memory_failure(message: &Message) -> bool {
+pub(super) fn is_gpu_memory_failure(message: &Message) -> bool {
     match message {
         Message::PoolRefusal { .. }
         | Message::OutOfMemory { .. }

@@ -31,6 +31,10 @@ pub(in crate::report) fn explain(explanation: &Explanation) -> Value {
         "remedies": explanation.remedies.iter().map(remedy).collect::<Vec<_>>(),
         "buffers": buffers.collect::<Vec<_>>(),
         "array_holders": explanation.array_holders,
+        "later_error": explanation.later_error.as_ref().map(|error| json!({
+            "class": error.class,
+            "evidence": error.evidence,
+        })),
         "notes": explanation.notes,
     })
 }

@@ -58,7 +58,11 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
     let on = place(summary, device);
     let used = processes::used_by_others(summary, device);
     let (answer, rest) = match decision {
-        Decision::Refused(failure) => ("does not fit", refused(summary, failure, &on) + &used),
+        Decision::Refused(failure) => {
+            let handled = handled(summary, failure, device);
+            let handled = handled.map_or_else(String::new, |handled| format!("; {handled}"));
+            ("does not fit", refused(summary, failure, &on) + &handled + &used)
+        }
         // Nothing that others use changes it.
         Decision::Aborted(abort) => ("does not fit", aborted(abort) + &on),
         Decision::NoContext(no_context) => {
@@ -147,7 +151,8 @@ pub(in crate::report) fn short(summary: &RunSummary) -> ShortHeadline {
                     .with(" ", &on)
                     .with("; ", &total_range(summary))
             }
-        },
+        }
+        .with("; ", &handled(summary, failure, device).unwrap_or_default()),
         Decision::Aborted(abort) => answer("does not fit", &aborted(abort)).with(" ", &on),
         Decision::NoContext(no_context) => {
             answer("does not fit", &no_room_for_context(no_context, "")).with(" ", &on)
@@ -260,6 +265,22 @@ fn refused(summary: &RunSummary, failure: &AllocationFailure, on: &str) -> Strin
     let is_short = failure.fatal.is_none() && failure.short_bytes() > 0;
     let range = if is_short { total_range(summary) } else { String::new() };
     refused_without_range(failure) + on + &range
+}
+
+/// Says that the program handled the failure, as one that tries a smaller batch does, and needed less afterwards.
+fn handled(
+    summary: &RunSummary,
+    failure: &AllocationFailure,
+    device: &DeviceSummary,
+) -> Option<String> {
+    let succeeded = summary.process_exit.is_some_and(|exit| exit.is_success());
+    let went_on = failure.recovered && failure.fatal.is_none();
+    (went_on && succeeded && summary.uncaught_error.is_none()).then(|| {
+        format!(
+            "the program handled that and ran to its end, at a peak of {}",
+            Bytes(device.peak_bytes)
+        )
+    })
 }
 
 fn refused_without_range(failure: &AllocationFailure) -> String {

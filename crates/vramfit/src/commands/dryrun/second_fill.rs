@@ -43,12 +43,10 @@ impl SecondRun {
         context: &Context,
         output: &Output,
     ) -> Option<SecondRun> {
-        let by_values = |name: &str| !NEVER_BY_VALUES.contains(&name);
         let is_candidate = first.facts.unknown_reads.last.is_some()
             && !first.is_refused()
-            && first.fits().is_none()
-            && first.uncaught_error.as_ref().is_some_and(|it| by_values(&it.name));
-        if !is_candidate {
+            && first.fits().is_none();
+        if !is_candidate || !Failure::of(first).is_some_and(Failure::may_be_by_values) {
             return None;
         }
         let folder = TempDirectory::create().ok()?;
@@ -63,7 +61,7 @@ impl SecondRun {
         let mut quiet = output.quiet();
         let run = run_program(&bounded, context, &mut quiet).ok()?;
         let summary = summarize_run(&run, &quiet).ok()?;
-        (failure(&summary) != failure(first)).then(|| SecondRun {
+        (Failure::of(&summary) != Failure::of(first)).then(|| SecondRun {
             spec: other,
             run,
             summary,
@@ -78,11 +76,13 @@ impl SecondRun {
     /// `io` when the traces cannot be replaced.
     pub(super) fn replace(&mut self, first: &RunSummary, output: &mut Output) -> Result<()> {
         self.summary.read_as_one.clone_from(&first.facts.unknown_reads.last);
-        let error = first.uncaught_error.as_ref();
-        let failure = error.map_or_else(String::new, |error| {
-            let line = error.site.rsplit('/').next().unwrap_or_default();
-            format!(" ({} at {line})", error.name)
-        });
+        let failure = match Failure::of(first) {
+            Some(Failure::Error { name, site }) => {
+                format!(" ({name} at {})", site.rsplit('/').next().unwrap_or_default())
+            }
+            Some(Failure::ExitCode(code)) => format!(" (exit code {code})"),
+            None => String::new(),
+        };
         output.info(&format!(
             "note: the program failed because values that were not computed read as 0{failure}; what follows is the \
              result of a second run, in which they read as 1"
@@ -101,8 +101,30 @@ impl SecondRun {
     }
 }
 
-/// Returns where and by which error a program failed. Not the message, which may repeat the values.
-fn failure(summary: &RunSummary) -> Option<(&str, &str)> {
-    let error = summary.uncaught_error.as_ref()?;
-    Some((&error.name, &error.site))
+/// How a program failed by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failure<'a> {
+    /// By an error of this class at this line. Not with its message, which may repeat the values.
+    Error { name: &'a str, site: &'a str },
+    /// With this exit code and no error that is known, as after `raise SystemExit("no data")`.
+    ExitCode(u8),
+}
+
+impl<'a> Failure<'a> {
+    fn of(summary: &'a RunSummary) -> Option<Failure<'a>> {
+        match (&summary.uncaught_error, summary.process_exit.and_then(|exit| exit.code)) {
+            (Some(error), _) => Some(Failure::Error { name: &error.name, site: &error.site }),
+            (None, Some(0) | None) => None,
+            (None, Some(code)) => Some(Failure::ExitCode(code)),
+        }
+    }
+
+    /// Returns `true` if other values may have prevented it.
+    fn may_be_by_values(self) -> bool {
+        match self {
+            Failure::Error { name, .. } => !NEVER_BY_VALUES.contains(&name),
+            // Above are shells' codes for signals.
+            Failure::ExitCode(code) => code < 128,
+        }
+    }
 }
