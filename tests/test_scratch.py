@@ -3,8 +3,12 @@
 What each routine takes is computed here by the formulas of the documentation page.
 """
 
+import json
+import sys
+
 import pytest
 from cli_dryrun import dryrun_of
+from commands import run_vramfit
 
 MIB = 1 << 20
 
@@ -162,3 +166,22 @@ def test_the_verdict_counts_a_range(tmp_path, limit, fits, code):
         assert "the run fits only if cuFFT (rfft f32[64,1048576])" in " ".join(err.split())
     if fits is False:
         assert "Failed to create cuFFT batched plan with scratch allocator" in err
+
+
+@pytest.mark.parametrize(("limit", "fits", "code"), [("900MiB", None, 2), ("1200MiB", True, 0)])
+def test_a_plan_is_as_sure_as_a_dry_run(write_script, limit, fits, code):
+    command = ("plan", "--gpu", "a100-40g", "--limit", limit, "--json", "-")
+    done = run_vramfit(*command, "--", sys.executable, write_script(FFT), code=code)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["recommended"]["fits"] == {"a100-40g": fits}
+    kinds = [condition["kind"] for condition in found["recommended"]["conditions"]]
+    assert ("library_scratch" in kinds) == (fits is None)
+
+
+def test_the_largest_number_fits_for_certain(write_script):
+    source = FFT.replace("(64,", "(int(sys.argv[1]),").replace("import jax,", "import sys, jax,")
+    command = ("plan", "--gpu", "a100-40g", "--limit", "900MiB", "--vary", "n=32..64:x2")
+    words = ("--json", "-", "--", sys.executable, write_script(source), "{n}")
+    done = run_vramfit(*command, *words, code=0)
+    assert json.loads(done.stdout.splitlines()[-1])["largest"] == 32
+    assert "n=64: may fit" in done.stderr

@@ -255,7 +255,7 @@ mod tests {
     fn search(elements: u64, each: u64, limit: u64) -> (Vec<Row>, Option<u64>) {
         let row = |plan: Plan, size: u64| Row {
             peak_bytes: 100 + each * size,
-            fits: vec![100 + each * size <= limit],
+            fits: vec![Some(100 + each * size <= limit)],
             ..Row::of(plan)
         };
         let mut search = ChunkSearch::new(&[function(elements)]);
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_chunk_that_could_not_be_measured_is_not_proposed_again() {
         let mut search = ChunkSearch::new(&[function(64)]);
-        let plain = Row { peak_bytes: 10, fits: vec![false], ..Row::of(Plan::default()) };
+        let plain = Row { peak_bytes: 10, fits: vec![Some(false)], ..Row::of(Plan::default()) };
         let rows = [plain];
         assert_eq!(search.next_round(&rows).len(), 2);
         assert_eq!(search.next_round(&rows), []);

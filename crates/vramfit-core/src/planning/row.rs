@@ -24,8 +24,9 @@ pub struct Row {
     pub cost: f64,
     /// Pinned host memory that its programs take, in bytes.
     pub host_memory_bytes: u64,
-    /// Whether it fits on each GPU that was asked about, in their order.
-    pub fits: Vec<bool>,
+    /// Whether it fits on each GPU that was asked about, in their order; `None` where that depends on how much scratch
+    /// memory a library takes.
+    pub fits: Vec<Option<bool>>,
     /// Whether it does not fit on the first GPU although the pool has as many bytes as its peak: no free block is
     /// large enough.
     pub is_fragmented: bool,
@@ -34,9 +35,14 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns `true` if it fits on the first GPU.
+    /// Returns `true` if it fits on the first GPU, whatever scratch memory libraries take.
     pub fn fits(&self) -> bool {
-        self.fits.first() == Some(&true)
+        self.fits.first() == Some(&Some(true))
+    }
+
+    /// Returns `true` if it fits on the first GPU where libraries take little enough scratch memory.
+    pub fn may_fit(&self) -> bool {
+        self.fits.first().is_some_and(|fits| *fits != Some(false))
     }
 
     /// Returns a row of a plan that was not measured.

@@ -66,8 +66,8 @@ pub struct SuggestedEdit {
 pub struct EditOutcome {
     /// The peak.
     pub peak_bytes: u64,
-    /// Whether the program fits.
-    pub fits: bool,
+    /// Whether the program fits; `None` where that depends on how much scratch memory a library takes.
+    pub fits: Option<bool>,
     /// After how many training steps the run was ended; `None` where it went to its end.
     pub steps: Option<u64>,
 }
@@ -139,7 +139,7 @@ impl SuggestedEdit {
             change,
             condition,
             peak_bytes: run.map(|run| run.peak_bytes),
-            fits: run.map(|run| run.fits),
+            fits: run.and_then(|run| run.fits),
             steps: run.and_then(|run| run.steps),
             failure,
         }

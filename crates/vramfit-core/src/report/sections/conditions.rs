@@ -37,10 +37,13 @@ pub(in crate::report) fn qualify(
     format!("{answer}{assumed}: {rest}{excluded}")
 }
 
-/// Returns what an answer assumes, in a clause each.
+/// Returns what an answer assumes, in a clause each. A run that was measured with a pool without a limit also assumes what
+/// scratch memory the GPU's has room for.
 pub(super) fn assumptions(conditions: &[Condition]) -> Vec<String> {
-    let conditions = conditions.iter().filter(|it| it.bearing() == Bearing::Assumed);
-    conditions.map(|condition| phrase(condition, "")).collect()
+    let is_assumed = |it: &&Condition| {
+        it.bearing() == Bearing::Assumed || matches!(it, Condition::LibraryScratch { .. })
+    };
+    conditions.iter().filter(is_assumed).map(|condition| phrase(condition, "")).collect()
 }
 
 /// Returns what an answer says nothing about, in a clause each.
@@ -91,6 +94,11 @@ fn phrase(condition: &Condition, each: &str) -> String {
                 stop.program
             )
         }
+        Condition::LibraryScratch { library, high_bytes, available_bytes, .. } => format!(
+            "{library} takes at most {} of scratch memory, of the {} that it may take",
+            Bytes(*available_bytes),
+            Bytes(*high_bytes)
+        ),
         Condition::StillGrowing { step, .. } => {
             format!("the peak was still growing at step {step}")
         }

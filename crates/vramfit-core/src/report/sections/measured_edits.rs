@@ -23,6 +23,7 @@ fn describe(edit: &MeasuredEdit, needed_bytes: u64) -> Option<String> {
     let fits = match (edit.fits, edit.steps) {
         (Some(true), Some(steps)) => format!("fits in its first {steps} steps"),
         (Some(true), None) => "fits".to_owned(),
+        (None, _) => "may fit, with little scratch memory of libraries".to_owned(),
         _ => "does not fit".to_owned(),
     };
     let condition = match &*edit.condition {

@@ -32,8 +32,8 @@ pub(crate) struct MeasuredRun {
     pub(crate) summary: RunSummary,
     /// Peak of the fullest GPU, in bytes; also where it does not fit.
     pub(crate) peak_bytes: u64,
-    /// Whether every request is met on the GPU.
-    pub(crate) fits: bool,
+    /// Whether every request is met on the GPU; `None` where that depends on how much scratch memory a library takes.
+    pub(crate) fits: Option<bool>,
     /// What the pool can have: its limit, or what others leave of the GPU.
     pub(crate) limit_bytes: u64,
     /// What the compiler may plan with.
@@ -85,7 +85,10 @@ fn measure_hosts(
     output: &mut Output,
 ) -> Result<MeasuredRun> {
     let mut worst: Option<(MeasuredRun, PathBuf)> = None;
-    let rank = |run: &MeasuredRun| (!run.fits, run.peak_bytes);
+    let rank = |run: &MeasuredRun| {
+        let order = [Some(true), None, Some(false)];
+        (order.iter().position(|fits| *fits == run.fits), run.peak_bytes)
+    };
     let runs = run_hosts::run_hosts(spec, hosts, context, output, |run, result, spec| {
         let measured = measure_summary(result.summary.clone(), spec, &run.trace)?;
         if worst.as_ref().is_none_or(|(known, _)| rank(known) < rank(&measured)) {
@@ -145,17 +148,22 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         conditions: verdict.conditions,
         summary,
         peak_bytes,
-        fits: true,
+        fits: Some(true),
         limit_bytes: u64::MAX,
         compiler_limit_bytes: u64::MAX,
     };
     for path in trace_files(trace) {
         let comparison = analysis::compare(&mut Reader::open(&path)?, &settings)?;
-        run.fits &= !comparison.after.is_refused();
         // The pool of the run had room for everything.
         let open = comparison.after.verdict().conditions.into_iter();
         let open = open.filter(|it| matches!(it, Condition::LibraryScratch { .. }));
+        let conditions = run.conditions.len();
         run.conditions.extend(open);
+        if comparison.after.is_refused() {
+            run.fits = Some(false);
+        } else if run.conditions.len() > conditions {
+            run.fits = run.fits.filter(|fits| !fits);
+        }
         for device in &comparison.after.devices {
             run.limit_bytes = run.limit_bytes.min(device.capacity_bytes);
             let limit = device.limit().unwrap_or(device.capacity_bytes);

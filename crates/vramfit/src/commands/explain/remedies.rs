@@ -185,7 +185,7 @@ impl Program<'_> {
     ) -> Result<()> {
         output.info(&format!("dry run of the program as it is on {}", self.gpu()));
         let before = self.measure(Options::default(), context, output)?;
-        if before.fits {
+        if before.fits == Some(true) {
             let peak = Bytes(before.peak_bytes);
             let limit = Bytes(before.limit_bytes);
             explanation.notes.push(format!(
@@ -207,8 +207,8 @@ impl Program<'_> {
             let gained = after.limit_bytes.saturating_sub(before.limit_bytes);
             let saved = before.peak_bytes.saturating_sub(after.peak_bytes);
             let bytes = gained.max(saved);
-            if after.fits || bytes > 0 {
-                let effect = Effect { bytes, fits: Some(after.fits) };
+            if after.fits == Some(true) || bytes > 0 {
+                let effect = Effect { bytes, fits: after.fits };
                 add(explanation, candidate, effect, Basis::Dryrun, self.shown);
             }
         }

@@ -43,7 +43,7 @@ pub(crate) fn find_fitting_plan(
     if let Ok((plan, _)) = Plan::read(&path) {
         output.info("dry run with the plan that was found before");
         match measure_plan(&trial, &plan, context, output) {
-            Ok(measured) if measured.fits => {
+            Ok(measured) if measured.fits != Some(false) => {
                 let peak = format!("peak {}", Bytes(measured.peak_bytes));
                 let text = qualify_headline("fits", &peak, &measured.conditions, "the dry run");
                 output.info(&format!("  {text}"));
@@ -59,14 +59,16 @@ pub(crate) fn find_fitting_plan(
     }
     let spec = default_search(all_moves(&trial.run.gpus.gpu, &options), trial);
     let found = run_search::run(&spec, context, output)?;
+    // Where nothing fits for certain, what may fit is worth a try; its headline says what it assumes.
+    let may_fit = found.may_fit(&spec);
     if found.is_interrupted {
-        if found.fits(&spec) {
+        if may_fit {
             write(&path, &found.plan_file(&spec)?)?;
-            output.info("the plan that was found so far fits; it is kept for the next time");
+            output.info("the plan that was found so far is kept for the next time");
         }
         interruption::ensure_none()?;
     }
-    if !found.fits(&spec) {
+    if !may_fit {
         output.info(&found.to_text(&spec));
         return Ok(None);
     }

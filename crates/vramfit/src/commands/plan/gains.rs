@@ -56,7 +56,7 @@ pub(crate) fn measure_gains(
         let gain = Gain {
             before_bytes: before.peak_bytes,
             after_bytes: after.peak_bytes,
-            fits: after.fits,
+            fits: after.fits == Some(true),
         };
         return Ok(PlanGains { plan: Some(gain), donation: None });
     }

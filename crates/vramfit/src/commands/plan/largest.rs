@@ -80,7 +80,11 @@ fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<
         match measure_plan(&trial, &Plan::default(), context, &quiet) {
             Ok(measurement) => {
                 let measured = spec.compare_with_limit(&measurement);
-                let fits = if measured.fits { "fits" } else { "does not fit" };
+                let fits = match (measured.fits, measurement.fits) {
+                    (true, _) => "fits",
+                    (false, None) => "may fit",
+                    (false, _) => "does not fit",
+                };
                 let peak = Bytes(measured.peak_bytes);
                 output.info(&format!("  {name}={number}: {fits}, peak {peak}"));
                 limit_bytes = measured.limit_bytes;
@@ -121,7 +125,7 @@ impl LargestSpec {
             None => Measured {
                 peak_bytes,
                 limit_bytes: measurement.limit_bytes,
-                fits: measurement.fits,
+                fits: measurement.fits == Some(true),
             },
         }
     }

@@ -133,7 +133,10 @@ impl Measuring<'_> {
                 .rows
                 .iter()
                 .filter(|found| found.command == command)
-                .map(|found| Row { fits: vec![self.spec.is_met(&found.row)], ..found.row.clone() })
+                .map(|found| Row {
+                    fits: vec![Some(self.spec.is_met(&found.row))],
+                    ..found.row.clone()
+                })
                 .collect();
             let mut plans = strategy.next_round(&rows);
             if plans.is_empty() || interruption::received().is_some() {
@@ -240,7 +243,7 @@ impl Measuring<'_> {
                     }
                     Some((_, Err(error))) if error.kind() == ErrorKind::Interrupted => {}
                     Some((_, Err(error))) => {
-                        found.row.fits.push(false);
+                        found.row.fits.push(Some(false));
                         let text = error.message().to_owned();
                         self.note_failure(&text);
                     }
@@ -332,7 +335,8 @@ fn has_latency_hiding_scheduler(jax: &str) -> bool {
 fn fits_text(measured: &Measurement) -> String {
     let limit = Bytes(measured.limit_bytes);
     match measured.fits {
-        true => format!(", fits in {limit}"),
-        false => format!(", does not fit in {limit}"),
+        Some(true) => format!(", fits in {limit}"),
+        None => format!(", may fit in {limit}"),
+        Some(false) => format!(", does not fit in {limit}"),
     }
 }

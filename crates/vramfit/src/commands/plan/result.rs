@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
+use vramfit_core::analysis::Condition;
 use vramfit_core::planning::{CostKind, LeftAlone, Plan, PlanSource};
 use vramfit_core::report::{
     AlternativeKind, PlanRow, PlanSummary, Report, conditions_json, describe_phases,
@@ -19,15 +20,22 @@ use crate::command_line::shell_line;
 const MIN_SCRATCH_FRACTION: u64 = 100;
 
 impl Found {
-    /// Returns `true` if a row meets the budget; unknown where the user ended the search before one did.
+    /// Returns `true` if a row meets the budget; unknown where the user ended the search before one did, or where that
+    /// depends on how much scratch memory a library takes.
     pub(super) fn answer(&self, spec: &SearchSpec) -> Option<bool> {
         let is_met = self.fits(spec);
-        Some(is_met).filter(|met| *met || !self.is_interrupted)
+        let is_open = self.is_interrupted || self.may_fit(spec);
+        Some(is_met).filter(|met| *met || !is_open)
     }
 
     /// Returns `true` if the recommended plan meets the budget.
     pub(super) fn fits(&self, spec: &SearchSpec) -> bool {
         spec.is_met(&self.rows[self.recommended].row)
+    }
+
+    /// Returns `true` if the recommended plan meets the budget where libraries take little enough scratch memory.
+    pub(super) fn may_fit(&self, spec: &SearchSpec) -> bool {
+        spec.may_be_met(&self.rows[self.recommended].row)
     }
 
     /// Returns the text of the recommended plan's file.
@@ -186,7 +194,6 @@ impl Found {
         let best = &self.rows[self.recommended];
         let limit = spec.describe_limit(best);
         let peak = Bytes(best.row.peak_bytes);
-        let needed = Bytes(self.rows[0].row.peak_bytes);
         let none = match self.is_interrupted {
             true => "no plan that was tried fits",
             false => "no plan fits",
@@ -207,11 +214,16 @@ impl Found {
                 "; the program fits as it is, too",
             ),
             (true, _) => {
-                fits("fits with a plan", &format!("; as it is, the program needs {needed}"))
+                fits("fits with a plan", &format!("; {}", describe_baseline(&self.rows[0])))
+            }
+            (false, row) if spec.may_be_met(&best.row) => {
+                let answer = if row == 0 { "fits as it is" } else { "fits with a plan" };
+                fits(answer, &format!("; {none} where libraries take the most"))
             }
             (false, _) => format!(
-                "{none}: the lowest peak found is {peak}, {}; as it is, the program needs {needed}",
-                spec.describe_shortage(best)
+                "{none}: the lowest peak found is {peak}, {}; {}",
+                spec.describe_shortage(best),
+                describe_baseline(&self.rows[0])
             ),
         }
     }
@@ -337,6 +349,9 @@ impl Found {
              time of a step: estimated, not measured, and relative to the program as it is\n\
              recomputed: floating-point operations of the differentiated functions that run twice"
         );
+        if self.rows.iter().any(|found| found.row.fits.contains(&None)) {
+            text += "?: fits only where libraries take less scratch memory than they may\n";
+        }
         if spec.wants_fastest {
             text += "the first time is a bound that no step stays below, the second the estimate\n";
         }
@@ -401,6 +416,21 @@ fn describe_xla_remat(remat: XlaRemat, plan: &Plan) -> String {
     }
 }
 
+/// Says what the program needs as it is, and on what it depends whether that fits.
+fn describe_baseline(baseline: &FoundRow) -> String {
+    let peak = Bytes(baseline.row.peak_bytes);
+    let scratch = baseline.conditions.iter();
+    let scratch: Vec<_> =
+        scratch.filter(|it| matches!(it, Condition::LibraryScratch { .. })).cloned().collect();
+    match scratch[..] {
+        [] => format!("as it is, the program needs {peak}"),
+        _ => {
+            let peak = format!("peak {peak}");
+            qualify_headline("as it is, the program fits", &peak, &scratch, "the dry run")
+        }
+    }
+}
+
 /// Returns what is left of a GPU's pool, or what is missing.
 fn spare_text(found: &FoundRow, gpu: usize) -> String {
     let (Some(limit), Some(peak), Some(fits)) =
@@ -409,8 +439,9 @@ fn spare_text(found: &FoundRow, gpu: usize) -> String {
         return "not measured".to_owned();
     };
     match (limit.checked_sub(*peak), fits) {
-        (Some(spare), true) => format!("+{}", Bytes(spare)),
-        (Some(_), false) => "fragmented".to_owned(),
+        (Some(spare), Some(true)) => format!("+{}", Bytes(spare)),
+        (Some(spare), None) => format!("+{} ?", Bytes(spare)),
+        (Some(_), Some(false)) => "fragmented".to_owned(),
         (None, _) => format!("-{}", Bytes(peak - limit)),
     }
 }

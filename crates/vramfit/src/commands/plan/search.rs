@@ -103,6 +103,12 @@ impl Found {
         let rows = self.plain_rows();
         let best = recommend(&rows, |row| spec.is_met(row))
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
+        // Of what fits with little scratch memory of libraries, that which leaves most for it.
+        let may_fit = (0..rows.len()).filter(|&row| spec.may_be_met(&rows[row]));
+        let best = match spec.is_met(&rows[best]) {
+            true => best,
+            false => may_fit.min_by_key(|&row| rows[row].peak_bytes).unwrap_or(best),
+        };
         // A program that fits needs no plan; that another is faster is an estimate, and said as such.
         let fits_as_it_is = spec.commands.len() == 1 && spec.is_met(&rows[0]);
         let is_faster = self.cost != CostKind::RecomputedShare
@@ -134,6 +140,15 @@ impl SearchSpec {
                 Some(budget) => row.peak_bytes <= budget.0,
                 None => row.fits(),
             }
+    }
+
+    /// Returns `true` if a row meets the budget where libraries take little enough scratch memory.
+    pub(super) fn may_be_met(&self, row: &Row) -> bool {
+        let fits = match row.may_fit() {
+            true => vec![Some(true)],
+            false => vec![Some(false)],
+        };
+        self.is_met(&Row { fits, ..row.clone() })
     }
 
     /// Returns what the peak of a row may be.

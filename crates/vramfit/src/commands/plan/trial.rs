@@ -30,8 +30,8 @@ pub(super) struct Measurement {
     pub(super) peak_bytes: u64,
     /// What the peak can be if library routines take the most they may, which includes what autotuning chooses; in bytes.
     pub(super) highest_peak_bytes: u64,
-    /// Whether every request is met on the GPU.
-    pub(super) fits: bool,
+    /// Whether every request is met on the GPU; `None` where that depends on how much scratch memory a library takes.
+    pub(super) fits: Option<bool>,
     /// What the pool can have: its limit, or what others leave of the GPU.
     pub(super) limit_bytes: u64,
     /// Whether the pool takes its limit at startup.
@@ -257,7 +257,7 @@ impl Measurement {
 
     /// Returns `true` if a request fails although the pool has as many bytes as the peak.
     pub(super) fn is_fragmented(&self) -> bool {
-        !self.fits && self.peak_bytes <= self.limit_bytes
+        self.fits == Some(false) && self.peak_bytes <= self.limit_bytes
     }
 }
 

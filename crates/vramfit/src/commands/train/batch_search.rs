@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use vramfit_core::analysis::load_summary;
+use vramfit_core::analysis::{Condition, RunSummary, load_summary};
 use vramfit_core::run_config::RunConfig;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_train::{BatchSearchResult, Config, Trial, largest_batch};
@@ -72,6 +72,12 @@ pub(super) fn run(
     Ok(if first.fits { Status::Yes } else { Status::No })
 }
 
+/// Returns `true` if a run fits only where a library takes little of the scratch memory that it may take.
+fn is_short_of_scratch(summary: &RunSummary) -> bool {
+    let conditions = summary.verdict().conditions;
+    conditions.iter().any(|it| matches!(it, Condition::LibraryScratch { .. }))
+}
+
 /// Runs one trial.
 fn try_batch(
     gpu: &str,
@@ -115,6 +121,7 @@ fn try_batch(
     }
     match status {
         Ok(Status::Yes | Status::No) => {}
+        Ok(_) if load_summary(&trace).is_ok_and(|answer| is_short_of_scratch(&answer)) => {}
         Ok(_) => {
             let error = Error::new(ErrorKind::ProgramFailed, "the dry run ended too early").hint(
                 "see the end of its output above; `vramfit doctor` checks JAX and its compiler",
@@ -131,7 +138,7 @@ fn try_batch(
     })?;
     Ok(Trial {
         batch,
-        fits: !answer.is_refused(),
+        fits: !answer.is_refused() && !is_short_of_scratch(&answer),
         peak_bytes: fullest.peak_bytes,
         limit_bytes: fullest.limit_bytes.unwrap_or(fullest.capacity_bytes),
     })
