@@ -255,7 +255,7 @@ fn a_function_is_divided_in_other_ways_where_nothing_fits() {
         for (index, plan) in first.iter().enumerate() {
             rows.push(row(plan.clone(), 900 - index as u64, 1.0 + index as f64));
         }
-        rows.iter_mut().for_each(|row| row.fits = vec![fits]);
+        rows.iter_mut().for_each(|row| row.fits = vec![Some(fits)]);
         let second = search.next_round(&rows);
         second.iter().filter(|plan| is_new(plan, &first)).count()
     };
@@ -303,7 +303,7 @@ fn values_are_offloaded_where_nothing_fits() {
         for (index, plan) in search.next_round(&rows).into_iter().enumerate() {
             rows.push(row(plan, 900 - index as u64, 1.0 + index as f64));
         }
-        rows.iter_mut().for_each(|row| row.fits = vec![fits]);
+        rows.iter_mut().for_each(|row| row.fits = vec![Some(fits)]);
         let mut plans = search.next_round(&rows);
         plans.retain(|plan| plan.sites[0].is_offloading());
         plans
@@ -332,7 +332,7 @@ fn a_fragmented_pool_is_preallocated_and_then_replaced() {
         plans.iter().flat_map(Plan::moves).collect()
     };
     let fragmented = |settings: PlanSettings| Row {
-        fits: vec![false],
+        fits: vec![Some(false)],
         is_fragmented: true,
         ..row(Plan { settings, ..Plan::default() }, 900, 1.0)
     };
@@ -494,7 +494,7 @@ fn row(plan: Plan, peak_bytes: u64, cost: f64) -> Row {
         plan,
         peak_bytes,
         cost,
-        fits: vec![peak_bytes <= 1000],
+        fits: vec![Some(peak_bytes <= 1000)],
         is_fragmented: false,
         xla_remat: false,
     }
