@@ -51,6 +51,11 @@ for name in {names}:
 """
 
 
+def names(functions):
+    """Return the names of functions of one line each."""
+    return [line.split("(")[0].removeprefix("def ") for line in functions.split("\n") if line]
+
+
 def unknown_reads(tmp_path, script):
     """Return what was read, by function, and what the verdict depends on."""
     summary = dryrun_of(tmp_path, SETUP + script, code=0).summary
@@ -60,10 +65,6 @@ def unknown_reads(tmp_path, script):
 
 def test_a_shape_made_of_unknown_values_is_distinguished_from_other_reads(tmp_path):
     functions = SHAPES + VALUES + NO_READS
-
-    def names(text):
-        return [line.split("(")[0].removeprefix("def ") for line in text.split("\n") if line]
-
     reads, conditions = unknown_reads(tmp_path, functions + CALL.format(names=names(functions)))
     shaping = {name for name, row in reads.items() if row["shapes"] > 0}
     assert shaping == set(names(SHAPES))
@@ -119,3 +120,46 @@ def test_a_small_program_goes_on_with_what_is_assumed(tmp_path, steps):
     assert float(scale) == pytest.approx(1.25**steps)
     assert calls == "1"
     assert sum(row["reads"] for row in run.summary["unknown_reads"]) == 1
+
+
+# The product of seven matrices of 2,048 rows takes too long, which is found out when something that follows from it is
+# read: small enough by its bytes, it may be computed until then.
+POWER = """
+@jax.jit
+def power(w):
+    product = w @ w @ w @ w @ w @ w @ w
+    return product, product.max(), jnp.int32(3)
+
+def step():
+    return power(jnp.ones((2048, 2048)))
+
+both = jax.jit(lambda m, count: (m > 0.5, count + 1))
+"""
+
+FOUND_OUT_LATE = """
+def number(): return float(step()[1])
+def greater(): return bool(step()[1] > 0.5)
+def negated(): return bool(~(step()[1] > 0.5))
+def joined(): return bool((step()[1] > 0.5) & (step()[1] < 3.0))
+def finite(): return bool(jnp.isfinite(step()[0]).all())
+def doubled(): return float(step()[1] * 2)
+def counted(): return int((step()[1] > 0.5).astype(jnp.int32) + 1)
+def chosen(): return float(jnp.where(step()[1] > 0.5, 1.0, 2.0))
+def branched(): return int(jax.lax.cond(step()[1] > 0.5, lambda: 1, lambda: 2))
+def stacked(): return float(jnp.stack([step()[1], jnp.float32(1)]).sum())
+def together(): return bool(both(step()[1], 0)[0])
+def indexed(): return float(step()[0][5, 5])
+def looped(): return int(jax.lax.while_loop(lambda v: v < step()[1], lambda v: v + 1, 0.0))
+"""
+
+KNOWN_BESIDE = """
+def count(): return int(step()[2])
+def next_count(): return int(step()[2] + 1)
+def beside(): return int(both(step()[1], 0)[1])
+"""
+
+
+def test_what_is_found_out_late_not_to_be_known_is_a_placeholder(tmp_path):
+    functions = FOUND_OUT_LATE + KNOWN_BESIDE
+    reads, _ = unknown_reads(tmp_path, POWER + functions + CALL.format(names=names(functions)))
+    assert sorted(reads) == sorted(names(FOUND_OUT_LATE))

@@ -71,7 +71,7 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
     let lazy_call = LazyCall::whole(program, inputs, depth, None);
     if depth >= MAX_DEPTH || program.has_side_effects {
         match lazy_call.eval_result() {
-            EvalResult::Known(_) => {}
+            EvalResult::Known(_) | EvalResult::Assumed(_) => {}
             EvalResult::Raised(error) => return Err(error.clone()),
             EvalResult::Sliced(values) => {
                 run_callbacks(program, all_devices);

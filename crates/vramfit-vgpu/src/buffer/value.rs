@@ -83,6 +83,8 @@ pub(crate) struct LazyCall {
 /// The result of evaluating a call.
 pub(super) enum EvalResult {
     Known(Vec<Arc<ComputedArray>>),
+    /// Computed from what unknown arrays read as: numbers, but placeholders.
+    Assumed(Vec<Arc<ComputedArray>>),
     /// It cannot be evaluated as a whole; some outputs may be.
     Sliced(Vec<Value>),
     /// A user's function that the program calls raised an error.
@@ -103,17 +105,20 @@ impl Value {
     /// Returns the number of a placeholder that has one.
     pub(crate) fn placeholder_bytes(&self) -> Option<Arc<HostData>> {
         match self {
-            Value::Placeholder(lazy_call, output) => lazy_call.output_bytes(*output),
-            _ => None,
+            Value::Lazy(lazy_call, output) | Value::Placeholder(lazy_call, output) => {
+                lazy_call.assumed_bytes(*output)
+            }
+            Value::Known(_) | Value::Unknown => None,
         }
     }
 
-    /// Returns the value as an argument of an evaluated call.
-    fn as_input(&self) -> Option<CallInput> {
+    /// Returns the value as an argument of an evaluated call, and whether it is an assumed number.
+    fn as_input(&self) -> Option<(CallInput, bool)> {
         match self {
-            Value::Known(bytes) => Some(CallInput::Bytes(Arc::clone(bytes))),
-            Value::Lazy(lazy_call, output) | Value::Placeholder(lazy_call, output) => {
-                lazy_call.output_as_input(*output)
+            Value::Known(bytes) => Some((CallInput::Bytes(Arc::clone(bytes)), false)),
+            Value::Lazy(lazy_call, output) => lazy_call.output_as_input(*output),
+            Value::Placeholder(lazy_call, output) => {
+                lazy_call.output_as_input(*output).map(|(input, _)| (input, true))
             }
             Value::Unknown => None,
         }
@@ -127,9 +132,15 @@ impl Value {
         }
     }
 
-    /// Returns whether it is an assumed number.
+    /// Returns whether it is an assumed number, as far as that is known before it is evaluated.
     pub(super) fn is_placeholder(&self) -> bool {
-        matches!(self, Value::Placeholder(lazy_call, output) if !lazy_call.is_unknown(*output))
+        match self {
+            Value::Placeholder(lazy_call, output) => lazy_call.may_have_number(*output),
+            Value::Lazy(lazy_call, output) => {
+                lazy_call.is_unknown(*output) && lazy_call.may_have_number(*output)
+            }
+            Value::Known(_) | Value::Unknown => false,
+        }
     }
 
     pub(super) fn depth(&self) -> u32 {
@@ -214,7 +225,19 @@ impl LazyCall {
         match self.outputs.get() {
             None | Some(EvalResult::Known(_)) => false,
             Some(EvalResult::Sliced(values)) => values.get(output).is_none_or(Value::is_unknown),
-            Some(EvalResult::Unknown | EvalResult::Raised(_)) => true,
+            Some(EvalResult::Assumed(_) | EvalResult::Unknown | EvalResult::Raised(_)) => true,
+        }
+    }
+
+    /// Returns whether an output is known or assumed, or may turn out to be.
+    fn may_have_number(&self, output: usize) -> bool {
+        match self.outputs.get() {
+            None | Some(EvalResult::Known(_) | EvalResult::Assumed(_)) => true,
+            Some(EvalResult::Sliced(values)) => {
+                let value = values.get(output);
+                value.is_some_and(|value| !value.is_unknown() || value.is_placeholder())
+            }
+            Some(EvalResult::Unknown | EvalResult::Raised(_)) => false,
         }
     }
 
@@ -222,13 +245,31 @@ impl LazyCall {
         match self.eval_result() {
             EvalResult::Known(outputs) => outputs.get(output)?.bytes(),
             EvalResult::Sliced(values) => values.get(output)?.bytes(),
+            EvalResult::Assumed(_) | EvalResult::Unknown | EvalResult::Raised(_) => None,
+        }
+    }
+
+    /// Returns the bytes of an output of a call that is assumed, or whose result is.
+    fn assumed_bytes(&self, output: usize) -> Option<Arc<HostData>> {
+        match self.eval_result() {
+            EvalResult::Known(outputs) | EvalResult::Assumed(outputs) => {
+                outputs.get(output)?.bytes()
+            }
+            EvalResult::Sliced(values) => {
+                let value = values.get(output)?;
+                value.bytes().or_else(|| value.placeholder_bytes())
+            }
             EvalResult::Unknown | EvalResult::Raised(_) => None,
         }
     }
 
-    fn output_as_input(&self, output: usize) -> Option<CallInput> {
+    fn output_as_input(&self, output: usize) -> Option<(CallInput, bool)> {
+        let computed = |outputs: &[Arc<ComputedArray>], is_assumed| {
+            Some((CallInput::Computed(Arc::clone(outputs.get(output)?)), is_assumed))
+        };
         match self.eval_result() {
-            EvalResult::Known(outputs) => outputs.get(output).cloned().map(CallInput::Computed),
+            EvalResult::Known(outputs) => computed(outputs, false),
+            EvalResult::Assumed(outputs) => computed(outputs, true),
             EvalResult::Sliced(values) => values.get(output)?.as_input(),
             EvalResult::Unknown | EvalResult::Raised(_) => None,
         }
@@ -240,15 +281,20 @@ impl LazyCall {
         // for it. Two threads may then evaluate the same call; the first to finish wins.
         if self.outputs.get().is_none() {
             let eval_result = match self.run() {
-                Some(Evaluation::Outputs(outputs)) => {
+                Some((Evaluation::Outputs(outputs), is_assumed)) => {
                     let shapes = self.program.outputs.iter().cycle();
                     let outputs = outputs.into_iter().zip(shapes);
                     let computed =
                         outputs.map(|(array, shape)| ComputedArray::new(array, shape.host_bytes()));
-                    EvalResult::Known(computed.collect())
+                    match is_assumed {
+                        true => EvalResult::Assumed(computed.collect()),
+                        false => EvalResult::Known(computed.collect()),
+                    }
                 }
-                Some(Evaluation::Raised(message)) => EvalResult::Raised(Status::internal(message)),
-                Some(Evaluation::OutOfBudget { .. } | Evaluation::Unsupported) | None => {
+                Some((Evaluation::Raised(message), _)) => {
+                    EvalResult::Raised(Status::internal(message))
+                }
+                Some((Evaluation::OutOfBudget { .. } | Evaluation::Unsupported, _)) | None => {
                     self.slice()
                 }
             };
@@ -274,7 +320,15 @@ impl LazyCall {
         }
     }
 
-    fn run(&self) -> Option<Evaluation> {
+    /// Returns whether the program may be evaluated with numbers that are assumed.
+    fn accepts_assumptions(&self) -> bool {
+        let has_side_effects = self.whole.as_ref().is_some_and(|whole| whole.has_side_effects);
+        !has_side_effects && (self.program.is_predicate || self.program.fits(MAX_TINY_BYTES))
+    }
+
+    /// Evaluates the call as a whole. Also returns whether an argument is an assumed number; a predicate reads
+    /// unknown ones as zeros.
+    fn run(&self) -> Option<(Evaluation, bool)> {
         let program = &*self.program;
         let is_predicate = program.is_predicate;
         if !program.can_evaluate() && !is_predicate {
@@ -294,15 +348,19 @@ impl LazyCall {
         if values.len() != program.devices * program.parameters.len() {
             return None;
         }
-        let inputs: Vec<CallInput> = values
+        let inputs: Vec<(CallInput, bool)> = values
             .iter()
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
-                let zeros = || CallInput::Bytes(zeros(shape));
-                let known = value.as_input();
-                known.or_else(|| is_predicate.then(zeros))
+                let zeros = || (CallInput::Bytes(zeros(shape)), true);
+                value.as_input().or_else(|| is_predicate.then(zeros))
             })
             .collect::<Option<_>>()?;
+        let is_assumed = inputs.iter().any(|(_, is_assumed)| *is_assumed);
+        if is_assumed && !self.accepts_assumptions() {
+            return None;
+        }
+        let inputs: Vec<CallInput> = inputs.into_iter().map(|(input, _)| input).collect();
         let inputs: Vec<HostInput<'_>> = inputs.iter().map(CallInput::as_host_input).collect();
         let hooks = hooks::get()?;
         if let Some(call) = &self.assumption {
@@ -327,7 +385,7 @@ impl LazyCall {
                 }
                 None
             }
-            evaluated => Some(evaluated),
+            evaluated => Some((evaluated, is_assumed)),
         }
     }
 }
