@@ -125,13 +125,13 @@ def test_a_small_program_goes_on_with_what_is_assumed(tmp_path, steps):
 # The product of seven matrices of 2,048 rows takes too long, which is found out when something that follows from it is
 # read: small enough by its bytes, it may be computed until then.
 POWER = """
-@jax.jit
 def power(w):
     product = w @ w @ w @ w @ w @ w @ w
     return product, product.max(), jnp.int32(3)
 
 def step():
-    return power(jnp.ones((2048, 2048)))
+    # A program of its own: of the next call it would be known already.
+    return jax.jit(lambda w: power(w))(jnp.ones((2048, 2048)))
 
 both = jax.jit(lambda m, count: (m > 0.5, count + 1))
 """
