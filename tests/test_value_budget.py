@@ -73,6 +73,20 @@ def test_a_program_that_exits_because_of_0_is_run_again_with_1(tmp_path, end):
     assert "program.py:4 (scale) is 1" in text
 
 
+def test_a_predicate_reads_what_the_program_reads(tmp_path):
+    """Where values read as 1, "are all valid?" does not read them as 0."""
+    lines = """
+import jax, jax.numpy as jnp
+scale = jax.jit(lambda x: (x * 2, x.sum(axis=1) > 5))
+_, is_valid = scale(jnp.tanh(jnp.ones((4000, 4000))))
+if not jnp.all(is_valid):
+    raise RuntimeError("no valid initial parameters")
+"""
+    text = " ".join(dryrun_of(tmp_path, lines, code=0).err.split())
+    assert "RuntimeError at program.py:6" in text
+    assert "fits, if what is read at program.py:5 (<module>) is 1: peak" in text
+
+
 def test_a_program_that_fails_with_1_as_well_names_the_line(tmp_path):
     run = dryrun_of(tmp_path, FAILS + "print([5][int(scale())])\n")
     assert run.summary["process_exit"]["code"] == 1

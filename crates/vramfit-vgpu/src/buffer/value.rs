@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use vramfit_core::program::{Program, Shape};
 
+use crate::buffer::fill;
 use crate::buffer::host_data::{ComputedArray, HostData};
 use crate::buffer::output_values::sliced_outputs;
 use crate::compile::compiled::CompiledProgram;
@@ -180,7 +181,8 @@ fn fits_retention_cap(program: &HostProgram) -> bool {
     bytes <= MAX_SMALL_BYTES || HostData::retained_bytes().saturating_add(bytes) <= cap
 }
 
-/// Returns whether a program only returns booleans, and is short and small enough to be evaluated on zeros.
+/// Returns whether a program only returns booleans, and is short and small enough to be evaluated on
+/// placeholders.
 pub(crate) fn is_predicate(program: &Program, code: &[u8], devices: usize) -> bool {
     const PRED: &str = "pred";
     !code.is_empty()
@@ -326,8 +328,8 @@ impl LazyCall {
         !has_side_effects && (self.program.is_predicate || self.program.fits(MAX_TINY_BYTES))
     }
 
-    /// Evaluates the call as a whole. Also returns whether an argument is an assumed number; a predicate reads
-    /// unknown ones as zeros.
+    /// Evaluates the call as a whole. Also returns whether an argument is an assumed number; a predicate has
+    /// unknown ones as the program would read them.
     fn run(&self) -> Option<(Evaluation, bool)> {
         let program = &*self.program;
         let is_predicate = program.is_predicate;
@@ -342,7 +344,12 @@ impl LazyCall {
         if !fits_retention_cap(program) {
             return None;
         }
-        let zeros = |shape: &Shape| HostData::untracked(vec![0; shape.host_bytes() as usize]);
+        let fill = machine::get()?.header.run.fill;
+        let placeholder = |shape: &Shape| {
+            let mut bytes = vec![0; shape.host_bytes() as usize];
+            fill::write_fill(fill, shape.element_type.name(), &mut bytes);
+            HostData::untracked(bytes)
+        };
         // Not locked while they are computed; another thread may finish first.
         let values = lock(&self.inputs).clone();
         if values.len() != program.devices * program.parameters.len() {
@@ -352,8 +359,8 @@ impl LazyCall {
             .iter()
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
-                let zeros = || (CallInput::Bytes(zeros(shape)), true);
-                value.as_input().or_else(|| is_predicate.then(zeros))
+                let read = || (CallInput::Bytes(placeholder(shape)), true);
+                value.as_input().or_else(|| is_predicate.then(read))
             })
             .collect::<Option<_>>()?;
         let is_assumed = inputs.iter().any(|(_, is_assumed)| *is_assumed);
