@@ -16,7 +16,8 @@ use crate::bytes::Bytes;
 use crate::program::memory::Owner;
 use crate::report::Section;
 use crate::section::Advice;
-use crate::settings::{SPILLED_PART, USUAL_UNIFIED_FRACTION};
+use crate::settings::{MAX_FRACTION, SPILLED_PART, USUAL_UNIFIED_FRACTION};
+use crate::trace::Header;
 
 /// What is less than one in this many of the whole is left out.
 const MIN_SHOWN_FRACTION: u64 = 20;
@@ -25,8 +26,8 @@ const MIN_SHOWN_FRACTION: u64 = 20;
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let reductions = summary.attribution.as_ref().map(|it| reductions(summary, it));
     let points = reductions.unwrap_or_default().into_iter().map(|advice| advice.text);
-    // That takes nothing less, and is slow.
-    let points = points.chain(host_memory(summary));
+    // These take nothing less; the last is slow.
+    let points = larger_fraction(summary).into_iter().chain(points).chain(host_memory(summary));
     let section = Section::list("ways to reduce memory, not measured", points.collect())?;
     Some(if spare_memory::has_room(summary) { section.into_detail() } else { section })
 }
@@ -79,15 +80,39 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     found
 }
 
+/// A larger part of the GPU for the pool, where that is enough for the execution that failed.
+fn larger_fraction(summary: &RunSummary) -> Option<String> {
+    /// What is less was chosen, for other programs on the same GPU.
+    const MIN_FRACTION: f64 = 0.5;
+    let header = &summary.header;
+    let failure = summary.out_of_memory().filter(|failure| failure.fatal.is_none())?;
+    let is_possible =
+        is_pooled(header) && (MIN_FRACTION..MAX_FRACTION).contains(&header.memory_fraction);
+    let pool_bytes = (header.total_memory_bytes() as f64 * MAX_FRACTION) as u64;
+    let pool_bytes = pool_bytes.min(header.free_bytes());
+    let needed_bytes = failure.needed_bytes();
+    (is_possible && !failure.fragmented() && needed_bytes <= pool_bytes).then(|| {
+        format!(
+            "raise JAX's memory fraction to {MAX_FRACTION} (`vramfit run --fraction {MAX_FRACTION}`): the pool then has \
+             {}, and what failed needs {}; what comes after it is not included",
+            Bytes(pool_bytes),
+            Bytes(needed_bytes)
+        )
+    })
+}
+
+/// Returns `true` if arrays are in a pool of XLA's own.
+fn is_pooled(header: &Header) -> bool {
+    header.allocator.parse().is_ok_and(|kind: AllocatorKind| kind == AllocatorKind::Bfc)
+}
+
 /// Memory of the host, where the GPU has too little by itself and both together have not.
 fn host_memory(summary: &RunSummary) -> Option<String> {
     let header = &summary.header;
     let failure = summary.out_of_memory().filter(|failure| failure.fatal.is_none())?;
-    let is_pooled =
-        header.allocator.parse().is_ok_and(|kind: AllocatorKind| kind == AllocatorKind::Bfc);
     // With a fraction above 1 it is used already.
     let is_used = header.unified_memory && header.memory_fraction > 1.0;
-    let is_possible = is_pooled && !is_used && !header.gpu().shares_host_memory;
+    let is_possible = is_pooled(header) && !is_used && !header.gpu().shares_host_memory;
     let needed_bytes = failure.needed_bytes();
     let host_bytes = needed_bytes.saturating_sub(header.free_bytes());
     // The pool is all of the GPU, and a part of what the host has free.

@@ -60,7 +60,7 @@ fn larger_batch(summary: &RunSummary) -> Option<String> {
     let fixed_bytes =
         state_bytes + new_state_bytes + bytes_of(&[Owner::Gradients, Owner::Constants]);
     let growing_bytes = attribution.total_bytes.checked_sub(fixed_bytes)?;
-    let room_bytes = capacity_bytes.checked_sub(fixed_bytes)?;
+    let room_bytes = capacity_bytes.checked_sub(fixed_bytes + scratch_bytes(summary))?;
     if growing_bytes == 0 {
         return None;
     }
@@ -78,6 +78,16 @@ fn larger_batch(summary: &RunSummary) -> Option<String> {
         }
         None => format!("about {} times the batch", round_down(factor as u64)),
     })
+}
+
+/// Returns what libraries may take at most beyond the peak, on the device that decides.
+fn scratch_bytes(summary: &RunSummary) -> u64 {
+    let highest_bytes = || {
+        let device = summary.critical_device()?;
+        let highest_bytes = summary.scratch.as_ref()?.peak_bytes.get(device.device as usize)?;
+        Some(highest_bytes.saturating_sub(device.peak_bytes))
+    };
+    highest_bytes().unwrap_or(0)
 }
 
 /// Returns `true` if some buffer has two axes as long as the batch has rows, as distances between all of them: it grows

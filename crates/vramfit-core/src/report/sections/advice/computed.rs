@@ -157,7 +157,26 @@ pub(super) fn outputs_alone(
     })
 }
 
-/// Operations outside of `jax.jit`, each of which returns an array, in one program.
+/// JAX's names of operations whose result XLA stores as a whole: it fuses none of them with what follows.
+const STORED: [&str; 14] = [
+    "all_gather",
+    "cholesky",
+    "conv_general_dilated",
+    "custom_call",
+    "dot_general",
+    "eigh",
+    "fft",
+    "geqrf",
+    "householder_product",
+    "ragged_dot_general",
+    "sort",
+    "svd",
+    "top_k",
+    "triangular_solve",
+];
+
+/// Operations outside of `jax.jit`, each of which returns an array, in one program; a part of the result at a time where
+/// that changes nothing.
 pub(super) fn one_program(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
     const MIN_ARGUMENT_BYTES: u64 = 1024;
     let site = &summary.out_of_memory()?.context.site;
@@ -168,16 +187,29 @@ pub(super) fn one_program(memory: &ProgramMemory, summary: &RunSummary) -> Optio
         .any(|buffer| buffer.parameter.is_some() && buffer.bytes >= MIN_ARGUMENT_BYTES);
     (computes && memory.is_eager_operation(site)).then(|| {
         let bytes = memory.bytes_of(Owner::Outputs);
-        Advice {
-            bytes,
-            text: format!(
-                "put the computation at {} into a function with `jax.jit`: outside of it each operation returns an \
-                 array, here of {}, and XLA cannot fuse it with what follows",
-                file_name(site),
-                Bytes(bytes)
+        let (at, size) = (file_name(site), Bytes(bytes));
+        let text = match stored_operation(memory) {
+            Some(operation) => format!(
+                "compute a part of the result at {at} at a time, such as some of its rows: it is {size}, and XLA stores \
+                 the result of `{operation}` as a whole, in a function with `jax.jit` as well"
             ),
-        }
+            None => format!(
+                "put the computation at {at} into a function with `jax.jit`: outside of it each operation returns an \
+                 array, here of {size}, and XLA cannot fuse it with what follows"
+            ),
+        };
+        Advice { bytes, text }
     })
+}
+
+/// Returns the operation that makes the largest output, where XLA fuses it with nothing that follows.
+fn stored_operation(memory: &ProgramMemory) -> Option<&str> {
+    let outputs = memory.buffers.iter().filter(|buffer| buffer.owner == Owner::Outputs);
+    let largest = outputs.max_by_key(|buffer| buffer.bytes)?;
+    let name = largest.operation.rsplit('/').next()?;
+    let is_stored =
+        STORED.contains(&name) || name.starts_with("scatter") || name.starts_with("cum");
+    is_stored.then_some(name)
 }
 
 /// A part of the rows of an argument in each call, where a program that does not train has a value with as many.
