@@ -171,6 +171,28 @@ def argument_of_a_compiled_function():
         return jnp.where(factor > 1, x, x * factor)
 
     scaled(jnp.ones(3), float(number()))
+
+def text_in_a_list():
+    rows = [f"{float(number()):.2f}", str(float(number())), "{:.3f}".format(float(number()))]
+    print(", ".join(rows))
+
+def in_a_file_of_results():
+    import json
+
+    line = json.dumps({"loss": float(number())})
+    io.StringIO().write(line)
+
+def logarithm_that_is_shown():
+    print(math.log(float(number()) + 1))
+
+def length_of_a_list():
+    losses = [float(number())]
+    if len(losses) > 3:
+        pass
+
+def lambda_that_shows():
+    show = lambda value: print(value)
+    show(float(number()))
 """
 
 # Functions in which what they read decides what runs, or how large it is.
@@ -389,6 +411,56 @@ def field():
     metrics = Metrics(3, float(number()))
     if metrics.loss < 1:
         pass
+
+def text_that_is_compared():
+    if f"{float(number()):.2f}" != "0.00":
+        pass
+
+def text_of_json():
+    import json
+
+    metrics = json.loads(json.dumps({"loss": float(number())}))
+    if metrics["loss"] > 3:
+        pass
+
+def logarithm():
+    if math.log(float(number()) + 1) > 3:
+        pass
+
+def how_many_are_not_zero():
+    if len(np.nonzero(np.asarray(row()))[0]) > 3:
+        pass
+
+def shape_of_unique_values():
+    labels = np.unique(np.asarray(row()))
+    return jnp.zeros(labels.shape)
+
+def queue_of_the_last():
+    from collections import deque
+
+    losses = deque(maxlen=2)
+    losses.extend(map(float, [number(), number()]))
+    if losses[-1] > 3:
+        pass
+
+def lambda_that_is_called():
+    if (lambda value: value > 3)(float(number())):
+        pass
+
+def lambda_by_name():
+    is_large = lambda value: value > 3
+    if is_large(float(number())):
+        pass
+
+def lambda_of_a_function_of_python():
+    best = min([number(), number()], key=lambda one: float(one))
+    if best is None:
+        pass
+
+def second_of_two_tests():
+    kind = "a"
+    if kind == "a" and number() > 3:
+        pass
 """
 
 
@@ -412,6 +484,8 @@ def test_it_is_told_apart_which_reads_decide_what_runs(tmp_path, functions, deci
     assert deciding == (set(owners.values()) if decides else set())
     kinds = [condition["kind"] for condition in summary["verdict"]["conditions"]]
     assert ("placeholder_decides" in kinds) == decides
+    # Python gives all tests of `a and b` the place of the first.
+    assert 'kind == "a"' not in {row["expression"] for row in reads.values()}
 
 
 POSITION = (

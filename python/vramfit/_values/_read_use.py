@@ -81,7 +81,7 @@ def _use_of(frame: FrameType, method: str, flow: _value_flow.Flow) -> tuple[bool
     if source is None or node is None:
         return method in _DISCRETE, ""
     name = called_name(node)
-    is_plain = name in _value_flow.CONVERSIONS | _value_flow.SINKS
+    is_plain = name in _value_flow.CONVERSIONS | _value_flow.SINKS | _value_flow.TEXTS
     if isinstance(node, ast.Call) and not is_plain and len(node.args) == 1 and not node.keywords:
         # A function of C, such as `math.log10`, reads its argument.
         text = _shortened(source.text, node.args[0])
@@ -89,7 +89,9 @@ def _use_of(frame: FrameType, method: str, flow: _value_flow.Flow) -> tuple[bool
         text = _shortened(source.text, node)
     if method in ("__bool__", "__index__") and not is_plain:
         return True, text
-    return flow.decides(node, source, frame), text
+    # What is read inside of `queue.extend(map(float, losses))` goes into the queue.
+    collects = isinstance(node, ast.Call) and flow.collected_decides(node, source)
+    return collects or flow.decides(node, source, frame), text
 
 
 def _shortened(source: str, node: ast.AST) -> str:

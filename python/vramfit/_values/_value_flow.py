@@ -9,6 +9,7 @@ at. What a library does with a value is not known, and is taken for storing or s
 from __future__ import annotations
 
 import ast
+import dis
 from types import FrameType
 from typing import Any
 
@@ -30,12 +31,11 @@ from vramfit._values._user_source import (
 CONVERSIONS = {"abs", "bool", "complex", "float", "index", "int", "item", "round", "tolist"}
 # What is handed to a function or a method of such a name is shown or stored.
 SINKS = {
-    "add_histogram", "add_scalar", "add_scalars", "critical", "debug", "dump", "dumps", "echo",
-    "error", "exception", "format", "hist", "imshow", "info", "isinstance", "len", "log",
-    "log_metrics", "plot", "print", "record", "repr", "save", "savefig", "savetxt", "savez",
-    "scalar", "scatter", "set_description", "set_description_str", "set_postfix",
-    "set_postfix_str", "str", "title", "type", "warn", "warning", "write", "writerow",
-    "writerows",
+    "add_histogram", "add_scalar", "add_scalars", "critical", "debug", "dump", "echo",
+    "error", "exception", "hist", "imshow", "info", "isinstance", "len", "log", "log_metrics",
+    "plot", "print", "record", "save", "savefig", "savetxt", "savez", "scalar", "scatter",
+    "set_description", "set_description_str", "set_postfix", "set_postfix_str", "title", "type",
+    "warn", "warning", "write", "writerow", "writerows",
 }  # fmt: skip
 # Methods that put a value into the object that they belong to.
 _COLLECTORS = {"add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"}
@@ -45,15 +45,24 @@ _CONTAINERS = {"Counter", "OrderedDict", "Queue", "defaultdict", "deque", "dict"
 _SHAPES = {"dtype", "itemsize", "nbytes", "ndim", "shape", "size"}
 # What makes as many elements, or arrays as large, as a number says.
 _SIZED = {"arange", "empty", "eye", "full", "linspace", "ones", "range", "zeros"}
+# Functions that make a text of a value, which may be shown or compared.
+TEXTS = {"dumps", "format", "repr", "str"}
 # Functions of Python that hand on what they are given.
-_BUILTIN_FLOWS = {
-    "all", "any", "dict", "divmod", "enumerate", "filter", "list", "map", "max", "min", "next",
-    "pow", "reversed", "set", "sorted", "sum", "tuple", "zip",
+_BUILTIN_FLOWS = TEXTS | {
+    "all", "any", "dict", "divmod", "enumerate", "filter", "list", "loads", "map", "max", "min",
+    "next", "pow", "reversed", "set", "sorted", "sum", "tuple", "zip",
 }  # fmt: skip
 # Decorators under which a function computes arrays: another read of those is needed to decide.
 _COMPILED = {"filter_jit", "filter_pmap", "jit", "pmap", "shard_map"}
 _NUMERIC_MODULES = ("np", "numpy", "math", "jnp", "jax")
 
+# Instructions that read a truth value to choose what runs next.
+_TESTS = {name for name in dis.opname if "JUMP_IF" in name or name == "TO_BOOL"}
+# Functions of NumPy whose result has as many elements as its argument has of some kind.
+_SIZED_BY_VALUES = {
+    "argwhere", "compress", "extract", "flatnonzero", "intersect1d", "nonzero", "setdiff1d",
+    "setxor1d", "trim_zeros", "union1d", "unique",
+}  # fmt: skip
 # A value that reaches more expressions is taken for one that decides nothing.
 _MAX_EXPRESSIONS = 20_000
 
@@ -63,8 +72,16 @@ def expression_of(frame: FrameType) -> tuple[ast.AST | None, Source | None]:
     source = source_of(frame.f_code, frame.f_globals)
     if source is None or frame.f_lasti < 0:
         return None, source
-    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    return source.at(positions), source
+    positions = list(frame.f_code.co_positions())
+    at = frame.f_lasti // 2
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in _TESTS:
+        # All tests of `a and b` have the place of the first; what was evaluated last is tested.
+        while at > 0 and positions[at - 1] == positions[at]:
+            at -= 1
+        tested = source.at(positions[at - 1]) if at > 0 else None
+        if tested is not None:
+            return tested, source
+    return source.at(positions[frame.f_lasti // 2]), source
 
 
 class Flow:
@@ -73,6 +90,8 @@ class Flow:
     def __init__(self, is_discrete: bool) -> None:
         # What is supposed where it cannot be followed any further.
         self._otherwise = is_discrete
+        # Whether it has become the number of elements of something.
+        self._is_length = False
         # How many callers were asked: the answer is theirs as well.
         self.callers = 0
         self._sources: list[Source] = []
@@ -116,6 +135,11 @@ class Flow:
         loads = (each for each in source.loads.get(name, ()) if _is_within(each, scope, source))
         return any(self.decides(load, source, None) for load in loads)
 
+    def collected_decides(self, call: ast.Call, source: Source) -> bool:
+        """Return whether what a method puts into its object, if it does, decides anything there."""
+        is_method = isinstance(call.func, ast.Attribute) and called_name(call) in _COLLECTORS
+        return is_method and self._assigned(call.func.value, source, None)  # type: ignore[attr-defined]
+
     def _attribute_decides(self, name: str) -> bool:
         """Return whether an attribute decides anything, whatever object it is of."""
         if (None, name) in self._variables:
@@ -148,8 +172,8 @@ class Flow:
             case ast.Call():
                 return self._argument(node, parent, source)
             case ast.Attribute():
-                return False if parent.attr in _SHAPES else None
-            case ast.FormattedValue() | ast.JoinedStr() | ast.Expr():
+                return False if parent.attr in _SHAPES and not self._is_length else None
+            case ast.Expr():
                 return False
             case ast.Assign():
                 return any(self._assigned(each, source, element) for each in parent.targets)
@@ -161,7 +185,9 @@ class Flow:
                 return self._returned(parent, source, frame, element)
             case ast.Yield():
                 return self._yielded(parent, source, frame, element)
-            case ast.Lambda() | ast.YieldFrom():
+            case ast.Lambda():
+                return self._lambda_returned(parent, source)
+            case ast.YieldFrom():
                 return self._otherwise
             case ast.expr() | ast.keyword():
                 return None
@@ -172,10 +198,16 @@ class Flow:
         if node is call.func:
             return None  # a method of the value
         functions = _called_functions(call, source)
-        if functions and isinstance(call.func, ast.Name):
+        if functions and isinstance(call.func, (ast.Name, ast.Lambda)):
             return any(self._passed(node, call, *each) for each in functions)
-        if name in SINKS:
+        is_numeric = _is_numeric(call.func)
+        if name == "len" and self._is_length:
+            return None
+        # A logarithm is none of those who log.
+        if name in SINKS and not (name == "log" and is_numeric):
             return False
+        if is_numeric and name in _SIZED_BY_VALUES:
+            self._is_length = True
         if name in _SIZED or name == "setattr" or name.startswith("assert"):
             return True  # of an attribute without a name, who knows
         if isinstance(call.func, ast.Attribute):
@@ -186,7 +218,7 @@ class Flow:
                 return True
             if collects or functions:
                 return False
-        if name in CONVERSIONS or _is_numeric(call.func) or name in _BUILTIN_FLOWS:
+        if name in CONVERSIONS or is_numeric or name in _BUILTIN_FLOWS:
             return None
         return self._otherwise
 
@@ -231,6 +263,19 @@ class Flow:
         if call is None or caller_source is None:
             return self._otherwise
         return self.decides(call, caller_source, caller, element)
+
+    def _lambda_returned(self, function: ast.AST, source: Source) -> bool:
+        """Return whether what a lambda returns decides anything where it is called."""
+        parent = source.parents[function]
+        user = source.parents[parent] if isinstance(parent, ast.keyword) else parent
+        if isinstance(user, ast.Call):
+            is_called = user.func is function or called_name(user) in _BUILTIN_FLOWS
+            return self.decides(user, source, None) if is_called else self._otherwise
+        if isinstance(user, ast.Assign):
+            names = [variable_name(each).lstrip(".") for each in user.targets]
+            calls = [call for name in names for call in source.calls.get(name, ())]
+            return any(self.decides(call, source, None) for call in calls)
+        return self._otherwise
 
     def _yielded(
         self, node: ast.AST, source: Source, frame: FrameType | None, element: int | None
@@ -307,11 +352,16 @@ def _called_functions(call: ast.Call, source: Source) -> list[tuple[ast.AST, Sou
     """Return the functions of the user's that a call may run, and the classes that it may make."""
     function = call.func
     name = called_name(call)
+    if isinstance(function, ast.Lambda):
+        return [(function, source)]
     if not name:
         return []
     if isinstance(function, ast.Name):
         made = source.assigned.get(name)
         if made is not None:
+            lambdas = [(each, source) for each in made if isinstance(each, ast.Lambda)]
+            if lambdas:
+                return lambdas
             # An object, or another function, under a name of its own.
             kinds = [each for value in made for each in _classes_of(value, source)]
             return [each for kind in kinds for each in _methods(*kind, "__call__")]
