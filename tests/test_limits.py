@@ -251,3 +251,30 @@ def test_a_handled_failure_is_said_to_be_handled(dryrun, exit_code):
     code, summary, text = dryrun(HANDLED, "t4", arguments=(exit_code,))
     assert (code, summary["oom"]["recovered"]) == (1, True)
     assert ("handled that and ran to its end, at a peak of 32.0 MiB" in text) == (exit_code == 0)
+
+
+READS = """
+import sys, jax, jax.numpy as jnp
+large = jnp.ones((8192, 8192)) * 2
+
+def decide():
+    if float((large @ large)[0, 0]) < -1:
+        raise SystemExit
+
+if sys.argv[1] == "before":
+    decide()
+try:
+    jnp.ones((1 << 22, 4096)).block_until_ready()
+except jax.errors.JaxRuntimeError:
+    pass
+decide()
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_is_read_after_a_failure_is_no_condition_of_it(dryrun, when):
+    code, summary, text = dryrun(READS, "t4", arguments=(when,))
+    assert (code, len(summary["unknown_reads"])) == (1, 1)
+    kinds = [condition["kind"] for condition in summary["verdict"]["conditions"]]
+    assert ("placeholder_decides" in kinds) == (when == "before")
+    assert ("does not fit, if" in text) == (when == "before")

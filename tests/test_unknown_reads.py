@@ -122,8 +122,8 @@ def test_a_small_program_goes_on_with_what_is_assumed(tmp_path, steps):
     assert sum(row["reads"] for row in run.summary["unknown_reads"]) == 1
 
 
-# The product of seven matrices of 2,048 rows takes too long, which is found out when something that follows from it is
-# read: small enough by its bytes, it may be computed until then.
+# The product of seven matrices of 2,048 rows takes too long, which is found out when something
+# that follows from it is read: small enough by its bytes, it may be computed until then.
 POWER = """
 def power(w):
     product = w @ w @ w @ w @ w @ w @ w

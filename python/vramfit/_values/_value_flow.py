@@ -359,6 +359,7 @@ def _called_functions(call: ast.Call, source: Source) -> list[tuple[ast.AST, Sou
     if isinstance(function, ast.Name):
         made = source.assigned.get(name)
         if made is not None:
+            lambdas: list[tuple[ast.AST, Source]]
             lambdas = [(each, source) for each in made if isinstance(each, ast.Lambda)]
             if lambdas:
                 return lambdas

@@ -129,8 +129,13 @@ impl RunSummary {
         let lines = &self.facts.unknown_reads.lines;
         let needed = self.read_as_one.as_ref();
         let needed = needed.and_then(|site| lines.iter().find(|line| line.site == *site));
-        let first = needed.or_else(|| self.decisive_read())?;
-        let others = lines.iter().filter(|line| line.is_decisive() && line.site != first.site);
+        // What was read after a failure has not led to it.
+        let failed = self.out_of_memory().is_some();
+        let counts = |line: &&UnknownReadLine| {
+            line.is_decisive() && (!failed || line.decided_before_failure)
+        };
+        let first = needed.or_else(|| lines.iter().find(counts))?;
+        let others = lines.iter().filter(counts).filter(|line| line.site != first.site);
         let decision = |text: &Option<String>| text.clone().filter(|_| first.shapes == 0);
         let (expression, value) = match needed {
             Some(_) => (Some(first.expression.clone().unwrap_or_default()), Some("1".to_owned())),

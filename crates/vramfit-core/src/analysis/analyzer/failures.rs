@@ -46,6 +46,7 @@ impl TraceAnalyzer {
         let usage = self.others.usage(device);
         let used_by_others = usage.bytes;
         if self.refusals.is_empty() {
+            self.facts.on_first_failure();
             self.others.at_denial.get_or_insert(usage);
             let next = self.replay.allocations();
             let state = &mut self.devices[device as usize];

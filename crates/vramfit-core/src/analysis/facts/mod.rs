@@ -33,6 +33,13 @@ trait Fact: Default {
     fn finish(&self, text: &dyn Fn(TextId) -> String) -> Self::Result;
 }
 
+impl RunningFacts {
+    /// Notes that the first request is refused.
+    pub(super) fn on_first_failure(&mut self) {
+        self.unknown_reads.on_first_failure();
+    }
+}
+
 /// Lists the facts: the key in the JSON, what adds it up, and the type of its result.
 macro_rules! facts {
     ($($(#[$meaning:meta])* $key:ident: $fact:ty => $result:ty;)*) => {

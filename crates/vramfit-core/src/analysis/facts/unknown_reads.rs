@@ -28,6 +28,9 @@ pub struct UnknownReadLine {
     pub expression: Option<String>,
     /// What it read, such as `0` or `false`.
     pub value: Option<String>,
+    /// Whether one of them decided something before the first request was refused: only then may that depend on it.
+    #[serde(skip)]
+    pub decided_before_failure: bool,
 }
 
 impl UnknownReadLine {
@@ -68,9 +71,17 @@ struct LineCounts {
     decisions: u64,
     /// The expression and the value of the first decision.
     decision: Option<(TextId, TextId)>,
+    decided_before_failure: bool,
 }
 
 impl ReadCounts {
+    /// Keeps which lines had decided something when the first request was refused.
+    pub(super) fn on_first_failure(&mut self) {
+        for counts in self.by_site.values_mut() {
+            counts.decided_before_failure = counts.shapes > 0 || counts.decisions > 0;
+        }
+    }
+
     fn count(&mut self, site: TextId, bytes: u64) -> &mut LineCounts {
         self.last = Some(site);
         let counts = self.by_site.entry(site).or_default();
@@ -107,6 +118,7 @@ impl Fact for ReadCounts {
             decisions: counts.decisions,
             expression: counts.decision.map(|(expression, _)| text(expression)),
             value: counts.decision.map(|(_, value)| text(value)),
+            decided_before_failure: counts.decided_before_failure,
         });
         let mut lines: Vec<_> = lines.collect();
         lines.sort_by(|a, b| {
