@@ -117,7 +117,7 @@ def test_host_memory_is_proposed_with_bytes_and_that_is_what_it_takes(dryrun, wr
     # `run --spill` gives the pool 90 % of what is free.
     total = refused.summary["gpu"]["total_memory_bytes"]
     host = max(needed - free, (needed - total) / 0.9)
-    advice = f"`vramfit run --spill` if the host has at least {host / GIB:.1f} GiB free"
+    advice = f"`vramfit run --spill`): what failed needs at least {host / GIB:.1f} GiB of it"
     assert advice in " ".join(refused.err.split())
     fits = dryrun(script, 6, options=("--spill", "32GiB"), gpu="t4")
     assert fits.summary["fits"] is True

@@ -122,8 +122,8 @@ fn host_memory(summary: &RunSummary) -> Option<String> {
     (is_possible && host_bytes > 0 && needed_bytes <= largest_bytes).then(|| {
         let each = if summary.devices.len() > 1 { " for this GPU" } else { "" };
         format!(
-            "use host memory as well, slowly (unified memory): `vramfit run --spill` if the host has at least {} \
-             free{each}, `vramfit dryrun --spill BYTES` shows what that gives",
+            "use host memory as well, slowly (unified memory, `vramfit run --spill`): what failed needs at least {} of \
+             it{each}; `vramfit dryrun --spill BYTES` shows what is enough for the run",
             Bytes(free_bytes)
         )
     })
