@@ -328,6 +328,16 @@ simple("scale_offset_signed", integers(37, 5, dtype="i2") - 50, chunks=(8, 5), s
 simple("scale_offset_bits", integers(37, 5, dtype="u8"), chunks=(8, 5), scaleoffset=7)
 simple("scale_offset_constant", np.full((9, 3), 12, "i4"), chunks=(4, 3), scaleoffset=0)
 simple("scale_offset_big_endian", integers(37, 5, dtype=">i4"), chunks=(8, 5), scaleoffset=0)
+for order, word in (("<", "little"), (">", "big")):
+    for kind in ("i2", "u2", "i4", "u4", "i8", "u8"):
+        # With both ends of the range nothing can be saved, and the elements are stored as they are.
+        ends = np.iinfo(kind)
+        simple(
+            f"scale_offset_whole_range_{kind}_{word}_endian",
+            np.array([[ends.min, 1, 0x25F], [ends.max, 2, 258]] * 6, order + kind),
+            chunks=(4, 3),
+            scaleoffset=0,
+        )
 simple("scale_offset_gzip", integers(37, 5), chunks=(8, 5), scaleoffset=0, compression="gzip")
 simple("scale_offset_fill", integers(37, 5), chunks=(8, 5), scaleoffset=0, fillvalue=3)
 simple("zstd", numbers(37, 5), chunks=(8, 5), **hdf5plugin.Zstd())

@@ -29,6 +29,20 @@ def check_counts(**numbers: int | None) -> None:
             raise InvalidArgumentError(f"`{name}` is {number}, but must be at least 1")
 
 
+def check_positions(**numbers: int) -> None:
+    """Check that numbers that count from 0 are integers of 64 bits."""
+    for name, number in numbers.items():
+        if not 0 <= as_integer(name, number) < 1 << 63:
+            raise InvalidArgumentError(f"`{name}` is {number}, but must be at least 0")
+
+
+def check_truths(**values: bool | None) -> None:
+    """Check that options that are on or off are so, if given: the text "no" would be on."""
+    for name, value in values.items():
+        if value is not None and type(value).__name__ not in ("bool", "bool_"):
+            raise InvalidArgumentError(f"`{name}` is {value!r}, but must be True or False")
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Check that a value is one of several words."""
     if isinstance(value, str) and value in choices:

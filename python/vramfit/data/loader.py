@@ -25,7 +25,13 @@ from vramfit.data.arguments import (
     name_columns,
     open_native,
 )
-from vramfit.data.checks import as_integer, check_counts, list_paths
+from vramfit.data.checks import (
+    as_integer,
+    check_counts,
+    check_positions,
+    check_truths,
+    list_paths,
+)
 from vramfit.data.columns import BatchColumns
 from vramfit.data.decode import Decoder
 from vramfit.data.samples import Rows, Samples, plan_columns
@@ -177,6 +183,8 @@ class Loader:
         columns = plan_columns(names, samples, shift)
         check_counts(batch_size=batch_size, stacked_batches=stacked_batches, threads=threads)
         check_seeds(seed=seed, split_seed=split_seed)
+        check_truths(shuffle=shuffle, drop_last=drop_last, mask=mask, x64=x64)
+        check_truths(unpack=unpack, allow_unclosed=allow_unclosed)
         kinds, floats = describe_types(dtype, [column.name for column in columns])
         scales = find_normalization(normalize, columns, kinds)
         shard = find_shard(rank, world, sharding)
@@ -342,10 +350,12 @@ class Loader:
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Iterate over an epoch, counted from 0, from its first batch."""
+        check_positions(epoch=number)
         return Batches(self, self._start(number, 0))
 
     def batches_from(self, epoch: int, position: int) -> Iterator[Any]:
         """Iterate over the rest of an epoch from a row of it, counted in the order of the epoch."""
+        check_positions(epoch=epoch, position=position)
         return Batches(self, self._start(epoch, position))
 
     def file_rows(self, epoch: int, start: int, end: int) -> list[int]:
@@ -353,6 +363,7 @@ class Loader:
 
         Samples are numbered in the order of files and groups; in one file of rows, these are rows.
         """
+        check_positions(epoch=epoch, start=start, end=end)
         return self._native.file_rows(epoch, start, end)
 
     def _start(self, epoch: int, position: int) -> int:
@@ -450,8 +461,13 @@ class Loader:
 
         Raises:
             FileChangedError: The contents of the file differ from those of the state.
-            InvalidArgumentError: The loader has a different seed, split or shuffle.
+            InvalidArgumentError: The loader has a different seed, split or shuffle, or `state` is
+                none.
         """
+        if not isinstance(state, str | Mapping):
+            raise InvalidArgumentError(
+                f"`state` is {state!r}, but must be what `state()` returned, or its JSON"
+            )
         text = state if isinstance(state, str) else json.dumps(dict(state))
         self._pipeline.clear()
         self._restore_note = self._native.restore(text, force)

@@ -22,8 +22,8 @@ class Rows:
     """A sample is a row of each dataset.
 
     Attributes:
-        trim: Whether the datasets of a group may have different numbers of rows. Rows that not all
-            have are left out then.
+        trim: Whether the datasets of a group may have different numbers of rows. A sample then
+            begins at each row that all of them have; a shift may reach rows that only some have.
         axis: The axis that samples are on: 0, or -1 for the last one, as in files of MATLAB, where
             the shape of a dataset is (features, samples) or (height, width, channels, samples). A
             sample then has the other axes: (features,), (height, width, channels). A dictionary
@@ -72,7 +72,9 @@ class Windows:
             ``"zeros"`` or ``"repeat"`` (the nearest row): every row, or every one at a multiple of
             the stride, begins a window.
         within: What windows do not cross: a ``"group"``, a ``"file"``, or nothing with ``"all"``.
-        trim: Whether the datasets of a group may have different numbers of rows.
+        trim: Whether the datasets of a group may have different numbers of rows. A window then
+            begins at each row that all of them have, and is as long as its column allows. Only with
+            ``within="group"``.
     """
 
     length: int | Mapping[str, int]

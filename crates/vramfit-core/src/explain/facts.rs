@@ -14,7 +14,10 @@ const MAX_EVIDENCE: usize = 4;
 /// A log and what was joined from it.
 pub(super) struct Facts<'a> {
     pub(super) log: &'a Log,
+    /// The requests that failed, without those of `handled`.
     pub(super) requests: Vec<Request>,
+    /// Those that the program handled before: it went on with its steps.
+    pub(super) handled: Vec<Request>,
     pub(super) figures: Figures,
     /// The settings of the pool.
     pub(super) settings: PoolSettings,
@@ -22,17 +25,39 @@ pub(super) struct Facts<'a> {
     pub(super) command: String,
 }
 
+/// Returns how many of the first requests the program handled, as one that tries a smaller batch does: it made steps before
+/// the next one failed, and raised no error about memory in between. With the dump of a pool, that of the first counts.
+fn handled_requests(log: &Log, requests: &[Request]) -> usize {
+    if log.dump().is_some() {
+        return 0;
+    }
+    let raised = |first: &Event, next: &Event| {
+        let about_memory = Message::is_raised_for_memory;
+        log.all(about_memory).any(|error| first.order < error.order && error.order < next.order)
+    };
+    let is_handled = |pair: &&[Request]| {
+        let (first, next) = (&log.events[pair[0].event], &log.events[pair[1].event]);
+        first.source == next.source
+            && first.writer == next.writer
+            && first.step_lines_before < next.step_lines_before
+            && !raised(first, next)
+    };
+    requests.windows(2).take_while(is_handled).count()
+}
+
 impl<'a> Facts<'a> {
     /// Joins what a log says with what the user and the process say.
     pub(super) fn new(log: &'a Log, options: &ExplainOptions) -> Facts<'a> {
-        let requests = log.requests();
+        let mut requests = log.requests();
+        let handled = handled_requests(log, &requests);
+        let handled = requests.drain(..handled).collect();
         let figures = Figures::join(log, requests.first(), options);
         let settings = PoolSettings::read(log, options.process.as_ref(), figures.jax);
         let command = match options.command.as_str() {
             "" => log.command(),
             command => command.to_owned(),
         };
-        let mut facts = Facts { log, requests, figures, settings, command };
+        let mut facts = Facts { log, requests, handled, figures, settings, command };
         let need = facts.need();
         facts.figures.needed_bytes = need.map(|need| need.bytes);
         facts.figures.needed_is_least = need.is_some_and(|need| need.is_least);
@@ -109,10 +134,13 @@ impl<'a> Facts<'a> {
         let mut quotes: Vec<Evidence> = Vec::new();
         for event in events {
             let beginning = |text: &str| text.chars().take(48).collect::<String>();
-            let is_new =
-                quotes.iter().all(|quote| beginning(&quote.text) != beginning(&event.text));
+            let next = self.quote(event);
+            let is_new = quotes.iter().all(|quote| {
+                let is_same_line = (quote.line, &quote.source) == (next.line, &next.source);
+                !is_same_line && beginning(&quote.text) != beginning(&next.text)
+            });
             if is_new && quotes.len() < MAX_EVIDENCE {
-                quotes.push(self.quote(event));
+                quotes.push(next);
             }
         }
         quotes

@@ -224,6 +224,13 @@ pub(super) enum Subject {
     Unknown,
 }
 
+impl Message {
+    /// Returns `true` for an exception about memory.
+    pub(super) fn is_raised_for_memory(&self) -> bool {
+        matches!(self, Message::Exception { subject: Subject::Memory, .. })
+    }
+}
+
 /// What the driver was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DriverCall {

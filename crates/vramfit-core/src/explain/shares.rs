@@ -27,13 +27,18 @@ impl Shares {
         let own = bytes(refused.held)?;
         let used = total.checked_sub(free)?;
         let of_process = bytes(refused.process);
+        let sizes = [refused.total, refused.free, refused.process];
+        let rounding: u64 = sizes.iter().flatten().map(|size| size.tolerance).sum();
         Some(Shares {
             owner: refused.owner,
             total,
             free,
             own,
             jax: of_process.unwrap_or(used).checked_sub(own)?,
-            other_processes: of_process.and_then(|process| used.checked_sub(process)),
+            // What may be rounding is none.
+            other_processes: of_process
+                .and_then(|process| used.checked_sub(process))
+                .filter(|others| *others > rounding),
         })
     }
 

@@ -62,9 +62,13 @@ impl ScaleOffset {
         }
         let packed = input.get(HEADER..).ok_or_else(|| "it has no values".to_owned())?;
         if bits == all {
-            // Nothing could be saved: the elements as they are.
+            // Nothing could be saved: the elements as they are, but in the order of the machine, as HDF5 has them while
+            // the filter runs (H5Zscaleoffset.c).
             let whole = packed.get(..out.len()).ok_or_else(|| "it is truncated".to_owned())?;
             out.copy_from_slice(whole);
+            if self.big_endian {
+                out.chunks_exact_mut(self.size).for_each(<[u8]>::reverse);
+            }
             return Ok(out.len());
         }
         if packed.len() < (self.count * bits as usize).div_ceil(8) {

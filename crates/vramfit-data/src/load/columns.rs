@@ -1,7 +1,7 @@
 //! The columns of a loader: which datasets, and which of their rows a sample has.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use vramfit_base::{Error, Result};
@@ -91,7 +91,8 @@ impl Columns {
                 let readers = columns.iter_mut().zip(datasets);
                 let readers = readers
                     .map(|(column, dataset)| column.add(dataset, &container, &builder.scratch))
-                    .collect::<Result<Vec<_>>>()?;
+                    .collect::<Result<Vec<_>>>()
+                    .map_err(|error| if files.len() > 1 { in_file(error, file) } else { error })?;
                 for reader in &readers {
                     note_unclosed(reader.dataset(), &mut unclosed);
                 }
@@ -360,6 +361,12 @@ fn list_segments(finder: &mut ObjectFinder, pattern: Option<&str>) -> Result<Vec
 /// Returns how many bytes the readers of datasets may take that are open at a time, where there are several.
 fn max_reader_bytes(budget: u64) -> u64 {
     budget / 8
+}
+
+/// Names the file that an error is about, unless it does so already.
+fn in_file(error: Error, file: &Path) -> Error {
+    let name = file.display().to_string();
+    if error.message().contains(&name) { error } else { error.context(format_args!("`{name}`")) }
 }
 
 /// Adds what a reader should know of the files that a dataset is in, if they were not closed.

@@ -175,7 +175,7 @@ fn make_series(
     let series = segment_series(columns, segments);
     let uneven = series.iter().position(|one| one.lengths.is_some());
     if let Some(number) = uneven.filter(|_| !options.trim || within != Within::Group) {
-        return Err(different_lengths(columns, &segments[number]));
+        return Err(different_lengths(columns, &segments[number], options.trim));
     }
     let mut merged: Vec<(u32, Series)> = Vec::new();
     for (segment, series) in segments.iter().zip(series) {
@@ -207,7 +207,8 @@ fn segment_series(columns: &[Column], segments: &[Segment]) -> Vec<Series> {
     series.collect()
 }
 
-fn different_lengths(columns: &[Column], segment: &Segment) -> Error {
+/// `trims` says that the user allows it, and something else does not.
+fn different_lengths(columns: &[Column], segment: &Segment, trims: bool) -> Error {
     let first = segment.lengths[0];
     let other = segment.lengths.iter().position(|length| *length != first).unwrap_or(0);
     let path = |number: usize| columns[number].path_of(&segment.names);
@@ -217,10 +218,13 @@ fn different_lengths(columns: &[Column], segment: &Segment) -> Error {
         path(other),
         segment.lengths[other]
     ));
-    error.hint(
-        "choose datasets with the same number of rows, or use `trim=True` in `Rows` or `Windows` to leave out the rows \
-         that not all have",
-    )
+    error.hint(match trims {
+        true => "`trim=True` works with windows that do not leave their group: `within=\"group\"`",
+        false => {
+            "choose datasets with the same number of rows, or use `trim=True` in `Rows` or `Windows` to leave out the \
+             rows that not all have"
+        }
+    })
 }
 
 fn index_ragged(

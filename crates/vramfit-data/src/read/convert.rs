@@ -64,7 +64,10 @@ impl Converter {
                     from.scalar.name(),
                     to.name()
                 ))
-                .hint("floats convert to floats, and integers to integers or floats")
+                .hint(
+                    "floats convert to floats, and integers to integers or floats, but those of 64 bits to no float \
+                     of 16",
+                )
             })
         };
         let kernel = match (from.bits, from.scalar == to) {
@@ -304,7 +307,8 @@ cast! {
     f32 => f16: f16::from_f32, bf16: bf16::from_f32, f64: f64::from;
     f64 => f16: f16::from_f64, bf16: bf16::from_f64, f32: |x| x as f32;
     i8 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
-    u8 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
+    // Truth values are stored as these.
+    u8 => u8: |x| x, f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     i16 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     u16 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     i32 => f16: |x| f16::from_f64(x.into()), bf16: |x| bf16::from_f64(x.into()), f32: |x| x as f32, f64: f64::from;
@@ -339,8 +343,8 @@ fn conversion(from: Scalar, to: Scalar) -> Option<Conversion> {
         };
     }
     table! {
-        Bool u8 => Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint16 u16, Uint32 u32, Uint64 u64,
-            Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
+        Bool u8 => Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32,
+            Uint64 u64, Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
         Int8 i8 => Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64,
             Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
         Int16 i16 => Int8 i8, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64,

@@ -12,6 +12,9 @@ const MIN_VALUES: u64 = 4;
 const MIN_STEPS: u64 = 10;
 /// Steps after which that is most probably so.
 const MANY_STEPS: u64 = 100;
+/// Words in the names of programs that are not a training step.
+const OTHER_PHASES: [&str; 9] =
+    ["decode", "eval", "generat", "infer", "init", "predict", "restore", "sampl", "valid"];
 /// Blocks of one size that are no layers of a model.
 const MIN_EQUAL_CHUNKS: u64 = 400;
 
@@ -57,7 +60,14 @@ fn after_many_steps(facts: &Facts<'_>) -> Option<Judgement> {
         return None;
     }
     // A checkpoint or an evaluation runs other programs, which may need more than the step.
-    let is_late = steps >= MANY_STEPS && !event.in_other_phase;
+    let program = facts.request().and_then(|request| request.program.as_deref()).unwrap_or("");
+    let is_of_other_phase = OTHER_PHASES.iter().any(|word| program.contains(word));
+    // What needs more than the pool has needs nothing else to fail.
+    let needs = facts.figures.need.map(|need| need.total_bytes);
+    let is_too_large =
+        needs.zip(facts.figures.limit_bytes).is_some_and(|(need, limit)| need > limit);
+    let is_late =
+        steps >= MANY_STEPS && !event.in_other_phase && !is_of_other_phase && !is_too_large;
     let confidence = if is_late { Confidence::Likely } else { Confidence::Possible };
     let when = (steps > 0).then(|| {
         format!(

@@ -3,7 +3,9 @@ use crate::bytes::Bytes;
 use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
-use crate::explain::message::{AllocatorOwner, DriverCall, Message, OtherAllocator, Reason};
+use crate::explain::message::{
+    AllocatorOwner, DriverCall, Library, Message, OtherAllocator, Reason,
+};
 use crate::explain::number::Size;
 use crate::explain::shares::Shares;
 
@@ -181,12 +183,18 @@ pub(super) fn fails_otherwise(facts: &Facts<'_>, event: &Event) -> bool {
         facts.log.has(|message| *message == named)
     };
     let is_other_release = facts.log.has(|message| *message == Message::VersionMismatch);
-    (names(Reason::Other) || is_other_release) && !names(Reason::Memory)
+    // One of NCCL's messages may say which system call failed, and another only that one did.
+    let is_of_network = library == Library::Nccl
+        && event.text.contains("unhandled system error")
+        && facts.log.has(|message| *message == Message::PeerFailure);
+    (names(Reason::Other) || is_other_release || is_of_network) && !names(Reason::Memory)
 }
 
-/// Returns the GPU's free memory when a library failed, where the log tells.
+/// Returns the GPU's free memory when a library failed, where the log tells: XLA does, just then. What a table of
+/// `nvidia-smi` shows before may be of an idle GPU.
 pub(super) fn free_at_failure(facts: &Facts<'_>) -> Option<u64> {
-    let told = facts.log.events.iter().filter_map(|event| match event.message {
+    let of_xla = |event: &&Event| event.text.contains("bytes free");
+    let told = facts.log.events.iter().filter(of_xla).filter_map(|event| match event.message {
         Message::GpuMemory { free, .. } => Some(free),
         _ => None,
     });

@@ -52,6 +52,10 @@ fn short_pool(facts: &Facts<'_>) -> Option<Judgement> {
 /// The driver refused the pool itself: one size after the other, each nine tenths of the one before, or one
 /// size far above what was requested later.
 fn refused_pool(facts: &Facts<'_>) -> Option<Judgement> {
+    // Nobody else has to use a GPU that has less than was asked for.
+    if facts.settings.fraction_in_force() > 1.0 {
+        return None;
+    }
     let refusals: Vec<(&Event, Size)> = facts.log.driver_refusals().collect();
     let &(first, size) = refusals.first()?;
     if size.bytes < MIN_POOL_BYTES {

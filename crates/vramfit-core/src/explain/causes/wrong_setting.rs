@@ -21,7 +21,13 @@ fn rejected(facts: &Facts<'_>) -> Option<Judgement> {
         Some(_) => "; JAX continued on the CPU",
         None => "",
     };
-    let confidence = match facts.is_after_failure(first) {
+    // JAX says that of a plugin which it cannot load for another reason, too.
+    let is_any_reason = |event: &Event| event.text.contains("lugin configuration error");
+    let names_one = facts.log.all(is).any(|event| !is_any_reason(event));
+    let names_another = facts.log.has(|message| {
+        matches!(message, Message::Installation | Message::DriverError | Message::VersionMismatch)
+    });
+    let confidence = match facts.is_after_failure(first) || (names_another && !names_one) {
         true => Confidence::Possible,
         false => Confidence::Sure,
     };

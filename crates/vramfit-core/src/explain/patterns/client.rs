@@ -8,6 +8,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     rejected("isspecifiedtogetherwithxla_python_client_mem_fraction"),
     rejected("xla_python_client_allocatorenvvarmustbe"),
     Pattern::new("couldnotconvertstringtofloat:", not_a_number),
+    Pattern::new("invalidliteralforint()", not_a_number),
     rejected("unknownflaginxla_flags"),
     rejected("unknownflagsinxla_flags"),
     rejected("flagparsingfailed"),
@@ -171,6 +172,10 @@ fn subject(class: &str, text: &[u8]) -> Subject {
     if class.ends_with("MemoryError") || has(&["outofmemory", "out_of_memory", "failedtoallocate"])
     {
         return Subject::Memory;
+    }
+    // TensorStore calls a full disk RESOURCE_EXHAUSTED, too.
+    if has(&["nospaceleft", "diskquotaexceeded"]) && !has(&["/dev/shm", "sharedmemory"]) {
+        return Subject::Program;
     }
     if has(&["alloc", "exhausted", "notenough", "insufficient"]) {
         return Subject::Unknown;

@@ -46,6 +46,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("fatalpythonerror:buserror", host(HostFailure::SharedSegmentProbably)),
     Pattern::fixed("enable_pinned_host_transfer=true", Message::PinnedTransfers),
     Pattern::new("killed", killed),
+    // Ray, before the kernel does.
+    Pattern::fixed("noderunninglowonmemory", host(HostFailure::Killed)),
     Pattern::fixed("signals.sigkill", host(HostFailure::KilledSilently)),
     Pattern::fixed("signal9:sigkill", host(HostFailure::KilledSilently)),
     Pattern::fixed("exitcode137", host(HostFailure::KilledSilently)),
@@ -61,6 +63,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("coordinationservice", peer),
     Pattern::fixed("jaxdistributedservicedetectedfatalerror", Message::PeerFailure),
     Pattern::fixed("barriertimedout", Message::PeerFailure),
+    // XLA's rendezvous: a device or a process has not joined a collective.
+    Pattern::fixed("terminationtimeoutfor", Message::PeerFailure),
     Pattern::fixed("connectionresetbypeer", Message::PeerFailure),
     Pattern::fixed("ranoutofmemoryinmemoryspacehbm", tpu(true)),
     Pattern::fixed("ranoutofmemoryinmemoryspacevmem", tpu(true)),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::inspect::{InspectOptions, inspect_file};
-use vramfit_data::load::{ColumnOptions, LoaderOptions};
+use vramfit_data::load::{ColumnOptions, Loader, LoaderOptions};
 use vramfit_data::source::list_files;
 use vramfit_data::statistics::{ColumnStatistics, compute_statistics};
 
@@ -78,8 +78,11 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             budget: args.memory,
             ..LoaderOptions::new("", [])
         };
-        match compute_statistics(options, &mut |_, _| {}) {
+        match compute_statistics(options.clone(), &mut |_, _| {}) {
             Ok(statistics) => {
+                for note in Loader::open(options)?.unclosed_files() {
+                    output.info(&format!("warning: {note}"));
+                }
                 found.extend(statistics.into_iter().map(|one| (dataset.as_str(), one)));
             }
             // Of datasets that nobody asked for, one may not be like the others that a wildcard stands for.
