@@ -457,3 +457,19 @@ def test_batches_on_the_device_and_in_threads_have_memory(tmp_path):
     )
     with pytest.raises(InvalidArgumentError, match="a depth of 2 needs 5 batches"):
         loader.to_device(2)
+
+
+def test_statistics_overwrite_no_file_unless_asked_to(tmp_path):
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.ones((5, 3))
+    before = path.read_bytes()
+    for options in ([], ["--force"]):
+        run_vramfit("data", "stats", path, "--output", path, *options, code=2)
+        assert path.read_bytes() == before
+    kept = tmp_path / "stats.json"
+    kept.write_text("mine")
+    run_vramfit("data", "stats", path, "--output", kept, code=2)
+    assert kept.read_text() == "mine"
+    run_vramfit("data", "stats", path, "--output", kept, "--force", code=0)
+    assert json.loads(kept.read_text())["schema"] == 1

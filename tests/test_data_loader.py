@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -467,6 +468,33 @@ def keep_all(path, memory, before=""):
     return out.strip()
 
 
+def test_the_budget_that_an_error_names_is_enough_for_a_plain_loop(tmp_path):
+    """Two batches: one that the program has, and one that waits for its next window."""
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.ones((20_000, 500), "f4")
+    # Where JAX runs, it is given time to drop arrays.
+    code = """
+        import re, sys
+        from vramfit.data import Loader
+
+        def load(memory):
+            return Loader(sys.argv[1], "x", batch_size=64, memory=memory, split=("train", 0.1))
+
+        try:
+            load("1KiB")
+        except ValueError as error:
+            smallest = int(re.search(r"\\((\\d+) bytes", error.hint)[1])
+        for _ in range(4):
+            loader = load(smallest)
+            assert loader.max_batches == 2
+            assert sum(len(batch["x"]) for batch in loader) == 18_000
+    """
+    child = run(code, path)
+    _, err = child.communicate(timeout=120)
+    assert child.returncode == 0, err
+
+
 @pytest.mark.parametrize("before", ["", "import jax; x = jax.numpy.ones(3)"], ids=["alone", "jax"])
 def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_reported(tmp_path, before):
     path, _ = small_batches(tmp_path)
@@ -551,3 +579,20 @@ def test_a_forked_copy_says_that_it_has_no_threads(train):
 def test_importing_it_loads_neither_numpy_nor_jax():
     code = "import sys, vramfit.data; print({'jax', 'numpy'} & set(sys.modules))"
     assert run(code).communicate()[0] == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda path: Loader(path, "x", batch_size=8, shuffle="no"), "`shuffle` is 'no'"),
+        (lambda path: Loader(path, "x", batch_size=8, mask=3), "`mask` is 3"),
+        (lambda path: Loader(path, "x", batch_size=8).epoch(-1), "`epoch` is -1"),
+        (lambda path: Loader(path, "x", batch_size=8).epoch(1.5), "`epoch` is 1.5"),
+        (lambda path: Loader(path, "x", batch_size=8).batches_from(0, -1), "`position` is -1"),
+        (lambda path: Loader(path, "x", batch_size=8).file_rows(0, -5, 2), "`start` is -5"),
+        (lambda path: Loader(path, "x", batch_size=8).restore(None), "`state` is None"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(train, call, named):
+    with pytest.raises(InvalidArgumentError, match=re.escape(named)):
+        call(train)

@@ -167,10 +167,12 @@ impl EpochScheduler {
         self.next_ready == self.plan.count
     }
 
-    /// Whether nothing can continue because the consumer holds all buffers.
+    /// Whether nothing can continue because the consumer holds all buffers. A batch that waits for its next window goes on
+    /// without the consumer, also while no thread has taken that task yet.
     pub(super) fn is_out_of_buffers(&self, pool: &BufferPool) -> bool {
         self.running_tasks == 0
             && self.ready.is_empty()
+            && self.partial.is_empty()
             && !self.is_finished()
             && !pool.has_free_set()
     }

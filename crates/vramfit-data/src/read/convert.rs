@@ -305,16 +305,30 @@ cast! {
     f16 => bf16: |x| bf16::from_f32(x.to_f32()), f32: f16::to_f32, f64: f16::to_f64;
     bf16 => f16: |x| f16::from_f32(x.to_f32()), f32: bf16::to_f32, f64: bf16::to_f64;
     f32 => f16: f16::from_f32, bf16: bf16::from_f32, f64: f64::from;
-    f64 => f16: f16::from_f64, bf16: bf16::from_f64, f32: |x| x as f32;
+    f64 => f16: |x| f16::from_f32(to_odd(x)), bf16: |x| bf16::from_f32(to_odd(x)), f32: |x| x as f32;
     i8 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     // Truth values are stored as these.
     u8 => u8: |x| x, f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     i16 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     u16 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
-    i32 => f16: |x| f16::from_f64(x.into()), bf16: |x| bf16::from_f64(x.into()), f32: |x| x as f32, f64: f64::from;
-    u32 => f16: |x| f16::from_f64(x.into()), bf16: |x| bf16::from_f64(x.into()), f32: |x| x as f32, f64: f64::from;
+    i32 => f16: |x| f16::from_f32(to_odd(x.into())), bf16: |x| bf16::from_f32(to_odd(x.into())), f32: |x| x as f32, f64: f64::from;
+    u32 => f16: |x| f16::from_f32(to_odd(x.into())), bf16: |x| bf16::from_f32(to_odd(x.into())), f32: |x| x as f32, f64: f64::from;
     i64 => f32: |x| x as f32, f64: |x| x as f64;
     u64 => f32: |x| x as f32, f64: |x| x as f64;
+}
+
+/// Rounds to the nearest number of single precision with an odd last digit, unless it is one: rounding that again, to 16
+/// bits, gives what rounding at once would (Boldo and Melquiond, "When double rounding is odd").
+pub(crate) fn to_odd(number: f64) -> f32 {
+    let nearest = number as f32;
+    let back = f64::from(nearest);
+    if back == number || !nearest.is_finite() || nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    // The neighbor on the other side of the number is odd.
+    let bits = nearest.to_bits();
+    let grows = (back.abs() < number.abs()) || nearest == 0.0;
+    f32::from_bits(if grows { bits + 1 } else { bits - 1 })
 }
 
 fn each<F: Load + CastInto<T>, T: Store>(
@@ -365,5 +379,39 @@ fn conversion(from: Scalar, to: Scalar) -> Option<Conversion> {
         Bfloat16 bf16 => Float16 f16, Float32 f32, Float64 f64;
         Float32 f32 => Float16 f16, Bfloat16 bf16, Float64 f64;
         Float64 f64 => Float16 f16, Bfloat16 bf16, Float32 f32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the number of 16 bits nearest to `x`, and the even one of two, by trying them all.
+    fn nearest(x: f64, value: impl Fn(u16) -> f64) -> u16 {
+        // Without what is infinite, or no number; the sign is in the first bit.
+        let all = (0..=u16::MAX).filter(|bits| value(*bits).is_finite());
+        let all = all.filter(|bits| (bits >> 15 == 1) == x.is_sign_negative());
+        let distance = |bits: u16| (value(bits) - x).abs();
+        all.min_by(|a, b| distance(*a).total_cmp(&distance(*b)).then((a & 1).cmp(&(b & 1))))
+            .expect("some are finite")
+    }
+
+    #[test]
+    fn doubles_are_rounded_once() {
+        let ties =
+            [1.0 + 2_f64.powi(-11), 3.0 + 2_f64.powi(-10), 1.0 + 2_f64.powi(-8), 2_f64.powi(-25)];
+        let little = [0.0, 2_f64.powi(-30), -2_f64.powi(-30), 2_f64.powi(-52), -2_f64.powi(-52)];
+        for tie in ties {
+            for part in little {
+                for x in [tie * (1.0 + part), -tie * (1.0 + part)] {
+                    let half = f16::from_f32(to_odd(x)).to_bits();
+                    assert_eq!(half, nearest(x, |bits| f16::from_bits(bits).to_f64()), "{x:e}");
+                    let brain = bf16::from_f32(to_odd(x)).to_bits();
+                    assert_eq!(brain, nearest(x, |bits| bf16::from_bits(bits).to_f64()), "{x:e}");
+                }
+            }
+        }
+        assert!(to_odd(f64::NAN).is_nan() && to_odd(f64::INFINITY).is_infinite());
+        assert!(to_odd(-0.0).is_sign_negative() && to_odd(1e-300) > 0.0);
     }
 }

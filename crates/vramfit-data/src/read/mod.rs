@@ -19,6 +19,7 @@ mod virtual_elements;
 mod virtual_rows;
 mod virtual_source;
 
+pub(crate) use convert::to_odd;
 pub(crate) use fields::find_numbers;
 
 pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};

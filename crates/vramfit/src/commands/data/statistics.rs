@@ -12,6 +12,7 @@ use vramfit_data::statistics::{ColumnStatistics, compute_statistics};
 
 use super::numbers::{grouped, shown};
 use crate::commands::results::JsonFileArgs;
+use crate::files::write;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -63,6 +64,10 @@ struct StatisticsFile<'a> {
 /// Runs `vramfit data stats`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let files = list_files(&args.files)?;
+    if let Some(path) = args.output.as_ref().filter(|path| files.contains(path)) {
+        let text = format!("`{}` is a file that is read, not one to write to", path.display());
+        return Err(Error::invalid_argument(text).hint("name another file after `--output`"));
+    }
     let datasets = match &args.dataset[..] {
         [] => list_datasets(&files[0], args.memory)?,
         listed => listed.to_vec(),
@@ -101,9 +106,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&file)
             .map_err(|error| Error::io("the statistics cannot be written as JSON").cause(error))?;
-        std::fs::write(path, text + "\n").map_err(|error| {
-            Error::io(format!("cannot write the file `{}`", path.display())).cause(error)
-        })?;
+        write(path, &(text + "\n"), args.results.force)?;
     }
     json.write(&file, output)?;
     if !json.is_stdout() {
