@@ -110,22 +110,24 @@ impl Chunk {
         format!("{place}: `{name}` over {elements} {what}, {batch_size} at a time")
     }
 
-    /// Says that no larger chunk fits, where that was measured: with the smallest of `others`.
+    /// Says that no larger chunk fits, where that was measured: with the smallest of `others`, none of which fits for
+    /// certain.
     pub fn describe_bound<'a>(
         &self,
         settings: &PlanSettings,
-        others: impl Iterator<Item = &'a Plan>,
+        others: impl Iterator<Item = &'a Row>,
     ) -> Option<String> {
-        let same = others.filter_map(|plan| match &plan.chunks[..] {
-            [chunk] if chunk.is_of_same(self) && plan.settings == *settings => {
-                Some(chunk.batch_size)
+        let same = others.filter_map(|row| match &row.plan.chunks[..] {
+            [chunk] if chunk.is_of_same(self) && row.plan.settings == *settings => {
+                Some((chunk.batch_size, row.may_fit()))
             }
             _ => None,
         });
-        let larger = same.filter(|size| *size > self.batch_size).min()?;
+        let (larger, may_fit) = same.filter(|(size, _)| *size > self.batch_size).min()?;
+        let not = if may_fit { "may not" } else { "do not" };
         let (place, what) = (short_name(&self.function), self.transform.elements());
         Some(format!(
-            "{place}: {} {what} at a time fit, {larger} do not; both are measured",
+            "{place}: {} {what} at a time fit, {larger} {not}; both are measured",
             self.batch_size
         ))
     }
@@ -294,15 +296,24 @@ mod tests {
             batch_size,
             transform: MappingTransform::Vmap,
         };
-        let plans = [48, 32, 6].map(|size| Plan { chunks: vec![chunk(size)], ..Plan::default() });
+        let measured = |fits: Option<bool>| {
+            [48, 32, 6].map(|size| {
+                let plan = Plan { chunks: vec![chunk(size)], ..Plan::default() };
+                Row { fits: vec![fits], ..Row::of(plan) }
+            })
+        };
+        let rows = measured(Some(false));
         let text =
-            chunk(24).describe_bound(&PlanSettings::default(), plans.iter()).expect("larger ones");
+            chunk(24).describe_bound(&PlanSettings::default(), rows.iter()).expect("larger ones");
         assert_eq!(text, "a.py:3 (f): 24 elements at a time fit, 32 do not; both are measured");
-        assert_eq!(chunk(48).describe_bound(&PlanSettings::default(), plans.iter()), None);
+        let open = measured(None);
+        let text = chunk(24).describe_bound(&PlanSettings::default(), open.iter()).expect("some");
+        assert!(text.contains("24 elements at a time fit, 32 may not"), "{text}");
+        assert_eq!(chunk(48).describe_bound(&PlanSettings::default(), rows.iter()), None);
         assert_eq!(chunk(24).describe(), "a.py:3 (f): `jax.vmap` over 96 elements, 24 at a time");
         let jacobian = Chunk { transform: MappingTransform::Jacfwd, ..chunk(24) };
         assert_eq!(jacobian.describe(), "a.py:3 (f): `jax.jacfwd` over 96 inputs, 24 at a time");
-        assert_eq!(jacobian.describe_bound(&PlanSettings::default(), plans.iter()), None);
+        assert_eq!(jacobian.describe_bound(&PlanSettings::default(), rows.iter()), None);
     }
 
     #[test]

@@ -247,8 +247,7 @@ impl Found {
             };
             notes.push(format!("{compared}: too much of the time of a step is unknown"));
         }
-        let too_large = self.rows.iter().filter(|found| !found.row.fits());
-        let too_large = too_large.map(|found| &found.row.plan);
+        let too_large = self.rows.iter().map(|found| &found.row).filter(|row| !row.fits());
         let chunks = best.row.plan.chunks.iter().filter(|_| best.row.fits());
         let settings = &best.row.plan.settings;
         notes.extend(chunks.filter_map(|chunk| chunk.describe_bound(settings, too_large.clone())));
