@@ -10,8 +10,9 @@ LLAMA = EXAMPLES / "train_llama.py"
 STEP = """
 import functools, jax, jax.numpy as jnp, numpy as np
 
+# Without products of matrices, whose scratch memory would leave open whether it fits.
 def loss(p, x):
-    return jnp.mean((jnp.tanh(x @ p["w"]) @ p["v"]) ** 2)
+    return jnp.mean((jnp.tanh(x[0] * p["w"]) * p["v"]) ** 2)
 
 @functools.partial(jax.jit, DONATE)
 def step(p, x):
@@ -33,7 +34,7 @@ def program(**changes):
 
 
 DONATED = program(DONATE="donate_argnums=0")
-# The plain program needs 20 MiB, with the donation 16.
+# The plain program needs 16.3 MiB, with the donation 12.3; the pool of this limit has 16.
 LIMIT = "17MiB"
 
 

@@ -45,6 +45,15 @@ pub struct ColumnStatistics {
     pub labels: Option<Vec<LabelCount>>,
 }
 
+/// What was computed of the datasets of a loader.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatasetStatistics {
+    /// Of each column.
+    pub columns: Vec<ColumnStatistics>,
+    /// What a reader should know of files that were not closed.
+    pub unclosed_files: Vec<String>,
+}
+
 /// Reads all rows that the options select, in the order of the files. `progress` is told how many of how many were read.
 ///
 /// # Errors
@@ -52,7 +61,7 @@ pub struct ColumnStatistics {
 pub fn compute_statistics(
     options: LoaderOptions,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Vec<ColumnStatistics>> {
+) -> Result<DatasetStatistics> {
     let options = LoaderOptions { shuffle: false, batch_size: 1, ..options };
     let probe = Loader::open(options.clone())?;
     let row_bytes: u64 = probe.columns().iter().map(|column| column.sample_bytes() as u64).sum();
@@ -86,7 +95,10 @@ pub fn compute_statistics(
     if done != total {
         return Err(Error::new(ErrorKind::Internal, format!("{done} of {total} rows were read")));
     }
-    Ok(columns.into_iter().map(Accumulator::finish).collect())
+    Ok(DatasetStatistics {
+        columns: columns.into_iter().map(Accumulator::finish).collect(),
+        unclosed_files: loader.unclosed_files().to_vec(),
+    })
 }
 
 /// Writes statistics as JSON.

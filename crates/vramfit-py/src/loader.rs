@@ -110,7 +110,7 @@ pub(crate) fn compute_column_statistics(
 ) -> PyResult<String> {
     let compute = || {
         let found = compute_statistics(options.try_into()?, &mut |_, _| {})?;
-        serialize_statistics(&found)
+        serialize_statistics(&found.columns)
     };
     py.detach(compute).map_err(|error| raise(py, &error))
 }

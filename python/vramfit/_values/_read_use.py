@@ -90,7 +90,7 @@ def _use_of(frame: FrameType, method: str, flow: _value_flow.Flow) -> tuple[bool
     if method in ("__bool__", "__index__") and not is_plain:
         return True, text
     # What is read inside of `queue.extend(map(float, losses))` goes into the queue.
-    collects = isinstance(node, ast.Call) and flow.collected_decides(node, source)
+    collects = isinstance(node, ast.Call) and flow.collection_decides(node, source)
     return collects or flow.decides(node, source, frame), text
 
 

@@ -135,7 +135,7 @@ class Flow:
         loads = (each for each in source.loads.get(name, ()) if _is_within(each, scope, source))
         return any(self.decides(load, source, None) for load in loads)
 
-    def collected_decides(self, call: ast.Call, source: Source) -> bool:
+    def collection_decides(self, call: ast.Call, source: Source) -> bool:
         """Return whether what a method puts into its object, if it does, decides anything there."""
         is_method = isinstance(call.func, ast.Attribute) and called_name(call) in _COLLECTORS
         return is_method and self._assigned(call.func.value, source, None)  # type: ignore[attr-defined]
@@ -186,7 +186,7 @@ class Flow:
             case ast.Yield():
                 return self._yielded(parent, source, frame, element)
             case ast.Lambda():
-                return self._lambda_returned(parent, source)
+                return self._lambda_result_decides(parent, source)
             case ast.YieldFrom():
                 return self._otherwise
             case ast.expr() | ast.keyword():
@@ -264,7 +264,7 @@ class Flow:
             return self._otherwise
         return self.decides(call, caller_source, caller, element)
 
-    def _lambda_returned(self, function: ast.AST, source: Source) -> bool:
+    def _lambda_result_decides(self, function: ast.AST, source: Source) -> bool:
         """Return whether what a lambda returns decides anything where it is called."""
         parent = source.parents[function]
         user = source.parents[parent] if isinstance(parent, ast.keyword) else parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vramfit.errors import InvalidArgumentError
@@ -24,19 +24,21 @@ def as_integer(name: str, number: Any) -> int:
 
 def check_counts(**numbers: int | None) -> None:
     """Check that numbers are positive integers, if given."""
-    for name, number in numbers.items():
-        if number is not None and not 1 <= as_integer(name, number) < 1 << 63:
-            raise InvalidArgumentError(f"`{name}` is {number}, but must be at least 1")
+    _check_at_least(1, numbers)
 
 
 def check_positions(**numbers: int) -> None:
     """Check that numbers that count from 0 are integers of 64 bits."""
+    _check_at_least(0, numbers)
+
+
+def _check_at_least(least: int, numbers: Mapping[str, int | None]) -> None:
     for name, number in numbers.items():
-        if not 0 <= as_integer(name, number) < 1 << 63:
-            raise InvalidArgumentError(f"`{name}` is {number}, but must be at least 0")
+        if number is not None and not least <= as_integer(name, number) < 1 << 63:
+            raise InvalidArgumentError(f"`{name}` is {number}, but must be at least {least}")
 
 
-def check_truths(**values: bool | None) -> None:
+def check_booleans(**values: bool | None) -> None:
     """Check that options that are on or off are so, if given: the text "no" would be on."""
     for name, value in values.items():
         if value is not None and type(value).__name__ not in ("bool", "bool_"):

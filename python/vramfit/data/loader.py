@@ -27,9 +27,9 @@ from vramfit.data.arguments import (
 )
 from vramfit.data.checks import (
     as_integer,
+    check_booleans,
     check_counts,
     check_positions,
-    check_truths,
     list_paths,
 )
 from vramfit.data.columns import BatchColumns
@@ -183,8 +183,8 @@ class Loader:
         columns = plan_columns(names, samples, shift)
         check_counts(batch_size=batch_size, stacked_batches=stacked_batches, threads=threads)
         check_seeds(seed=seed, split_seed=split_seed)
-        check_truths(shuffle=shuffle, drop_last=drop_last, mask=mask, x64=x64)
-        check_truths(unpack=unpack, allow_unclosed=allow_unclosed)
+        check_booleans(shuffle=shuffle, drop_last=drop_last, mask=mask, x64=x64)
+        check_booleans(unpack=unpack, allow_unclosed=allow_unclosed)
         kinds, floats = describe_types(dtype, [column.name for column in columns])
         scales = find_normalization(normalize, columns, kinds)
         shard = find_shard(rank, world, sharding)
@@ -462,7 +462,7 @@ class Loader:
         Raises:
             FileChangedError: The contents of the file differ from those of the state.
             InvalidArgumentError: The loader has a different seed, split or shuffle, or `state` is
-                none.
+                no state.
         """
         if not isinstance(state, str | Mapping):
             raise InvalidArgumentError(

@@ -245,6 +245,11 @@ impl Condition {
         }
     }
 
+    /// Returns `true` if it is how much scratch memory a library takes.
+    pub fn is_library_scratch(&self) -> bool {
+        matches!(self, Condition::LibraryScratch { .. })
+    }
+
     /// Returns `true` if one of the conditions is that the run was ended after some training steps.
     pub fn is_stopped(conditions: &[Condition]) -> bool {
         let mut conditions = conditions.iter();

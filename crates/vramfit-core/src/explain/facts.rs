@@ -4,7 +4,7 @@ use super::ExplainOptions;
 use super::cause::Evidence;
 use super::figures::{Figures, scale_budget};
 use super::log::{Event, Log};
-use super::message::{HostFailure, Message};
+use super::message::{HostFailure, Message, Subject};
 use super::request::Request;
 use super::settings::PoolSettings;
 
@@ -14,10 +14,10 @@ const MAX_EVIDENCE: usize = 4;
 /// A log and what was joined from it.
 pub(super) struct Facts<'a> {
     pub(super) log: &'a Log,
-    /// The requests that failed, without those of `handled`.
+    /// The requests that failed, without `handled_requests`.
     pub(super) requests: Vec<Request>,
     /// Those that the program handled before: it went on with its steps.
-    pub(super) handled: Vec<Request>,
+    pub(super) handled_requests: Vec<Request>,
     pub(super) figures: Figures,
     /// The settings of the pool.
     pub(super) settings: PoolSettings,
@@ -27,13 +27,15 @@ pub(super) struct Facts<'a> {
 
 /// Returns how many of the first requests the program handled, as one that tries a smaller batch does: it made steps before
 /// the next one failed, and raised no error about memory in between. With the dump of a pool, that of the first counts.
-fn handled_requests(log: &Log, requests: &[Request]) -> usize {
+fn count_handled_requests(log: &Log, requests: &[Request]) -> usize {
     if log.dump().is_some() {
         return 0;
     }
     let raised = |first: &Event, next: &Event| {
-        let about_memory = Message::is_raised_for_memory;
-        log.all(about_memory).any(|error| first.order < error.order && error.order < next.order)
+        let is_memory_error = |message: &Message| {
+            matches!(message, Message::Exception { subject: Subject::Memory, .. })
+        };
+        log.all(is_memory_error).any(|error| first.order < error.order && error.order < next.order)
     };
     let is_handled = |pair: &&[Request]| {
         let (first, next) = (&log.events[pair[0].event], &log.events[pair[1].event]);
@@ -49,15 +51,15 @@ impl<'a> Facts<'a> {
     /// Joins what a log says with what the user and the process say.
     pub(super) fn new(log: &'a Log, options: &ExplainOptions) -> Facts<'a> {
         let mut requests = log.requests();
-        let handled = handled_requests(log, &requests);
-        let handled = requests.drain(..handled).collect();
+        let handled = count_handled_requests(log, &requests);
+        let handled_requests = requests.drain(..handled).collect();
         let figures = Figures::join(log, requests.first(), options);
         let settings = PoolSettings::read(log, options.process.as_ref(), figures.jax);
         let command = match options.command.as_str() {
             "" => log.command(),
             command => command.to_owned(),
         };
-        let mut facts = Facts { log, requests, handled, figures, settings, command };
+        let mut facts = Facts { log, requests, handled_requests, figures, settings, command };
         let need = facts.need();
         facts.figures.needed_bytes = need.map(|need| need.bytes);
         facts.figures.needed_is_least = need.is_some_and(|need| need.is_least);

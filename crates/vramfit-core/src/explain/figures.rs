@@ -150,30 +150,24 @@ impl Figures {
     }
 
     fn add_gpu(&mut self, log: &Log, gpu: Option<&Gpu>) {
-        // Of GPUs that differ nobody knows which one the program used.
-        let only = |found: Vec<u64>| found.windows(2).all(|pair| pair[0] == pair[1]);
-        let names: Vec<&str> = log
-            .messages()
-            .filter_map(|(_, message)| match message {
-                Message::Gpu { name } => Some(*name),
-                _ => None,
-            })
-            .collect();
-        let named = names.first().filter(|first| names.iter().all(|name| name == *first));
+        let named = log.find_same(|message| match message {
+            Message::Gpu { name } => Some(*name),
+            _ => None,
+        });
         let in_catalog = |name: &str| gpu::all().iter().find(|known| known.name == name);
         let known = gpu.and_then(|gpu| in_catalog(&gpu.name));
         let known = known.or_else(|| in_catalog(named?));
         self.gpu = known.map(|gpu| gpu.name.as_str());
         self.gpu_total_bytes = gpu.or(known).map(|gpu| gpu.total_memory_bytes);
         let told = log.find(|message| match message {
-            Message::GpuMemory { free, total } => Some((*free, *total)),
+            Message::GpuMemory { free, .. } => Some(*free),
             _ => None,
         });
-        let totals = log.messages().filter_map(|(_, message)| match message {
+        let total = log.find_same(|message| match message {
             Message::GpuMemory { total, .. } => Some(*total),
             _ => None,
         });
-        if let Some((_, (free, total))) = told.filter(|_| only(totals.collect())) {
+        if let Some(((_, free), total)) = told.zip(total) {
             self.gpu_free_bytes = Some(free);
             self.gpu_total_bytes = Some(total);
         }

@@ -2,7 +2,6 @@
 
 use super::causes::is_gpu_memory_failure;
 use super::facts::Facts;
-use super::log::Event;
 use super::message::{Message, Subject};
 use crate::explain::cause::Evidence;
 
@@ -18,18 +17,16 @@ pub struct LaterError {
 /// Returns the last error of a log if it is one of the program, and no request failed after it. None where an error
 /// about memory was raised as far as a traceback: what follows it may be of the same failure.
 pub(super) fn find(facts: &Facts<'_>) -> Option<LaterError> {
-    let is_exception = |message: &Message| matches!(message, Message::Exception { .. });
-    let of_program = |event: &Event| {
-        let Message::Exception { subject, .. } = &event.message else { return false };
-        *subject == Subject::Program
-    };
     let failed = facts.log.all(is_gpu_memory_failure).last()?;
-    let errors = facts.log.all(is_exception).filter(|error| error.source == failed.source);
-    let errors: Vec<&Event> = errors.collect();
-    let last = *errors.last()?;
+    let errors = facts.log.messages().filter_map(|(event, message)| match message {
+        Message::Exception { class, subject } => Some((event, class, *subject)),
+        _ => None,
+    });
+    let errors: Vec<_> = errors.filter(|(event, ..)| event.source == failed.source).collect();
+    let (last, class, _) = *errors.last()?;
     let is_later = last.order > failed.order && last.writer == failed.writer;
-    let Message::Exception { class, .. } = &last.message else { return None };
-    (is_later && errors.into_iter().all(of_program))
+    let are_of_program = errors.iter().all(|(_, _, subject)| *subject == Subject::Program);
+    (is_later && are_of_program)
         .then(|| LaterError { class: class.clone(), evidence: facts.quote(last) })
 }
 

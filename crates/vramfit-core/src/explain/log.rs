@@ -305,6 +305,14 @@ impl Log {
         self.events.iter().map(|event| (event, &event.message))
     }
 
+    /// Returns what a function returns of messages, if that is the same for all: of GPUs that differ nobody knows which
+    /// one the program used.
+    pub(super) fn find_same<T: PartialEq>(&self, of: impl Fn(&Message) -> Option<T>) -> Option<T> {
+        let mut found = self.messages().filter_map(|(_, message)| of(message));
+        let first = found.next()?;
+        found.all(|other| other == first).then_some(first)
+    }
+
     /// Returns the first event for which a function returns something.
     pub(super) fn find<T>(&self, of: impl Fn(&Message) -> Option<T>) -> Option<(&Event, T)> {
         self.events.iter().find_map(|event| Some((event, of(&event.message)?)))

@@ -57,7 +57,12 @@ pub(super) enum Message {
         out_of_memory: bool,
     },
     /// `Memory usage: X bytes free, Y bytes total.`
-    GpuMemory { free: u64, total: u64 },
+    GpuMemory {
+        free: u64,
+        total: u64,
+        /// Whether XLA says so when something fails; a table of `nvidia-smi` may be of any time.
+        at_failure: bool,
+    },
     /// How much the pool of a client takes, or may take.
     PoolPlanned { bytes: u64, preallocated: bool },
     /// Part of the dump of a pool.
@@ -77,7 +82,10 @@ pub(super) enum Message {
     /// Addresses ran out.
     AddressSpace { limit_named: bool },
     /// JAX, XLA or the plugin rejected a setting.
-    SettingRejected,
+    SettingRejected {
+        /// Whether the message is about a setting. JAX's about a plugin that cannot be loaded is about whatever follows.
+        is_named: bool,
+    },
     /// JAX continues on the CPU.
     CpuFallback,
     /// A variable and its value, as the user has set it.
@@ -222,13 +230,6 @@ pub(super) enum Subject {
     Program,
     /// Nobody knows: its words are those of errors of many kinds.
     Unknown,
-}
-
-impl Message {
-    /// Returns `true` for an exception about memory.
-    pub(super) fn is_raised_for_memory(&self) -> bool {
-        matches!(self, Message::Exception { subject: Subject::Memory, .. })
-    }
 }
 
 /// What the driver was doing.

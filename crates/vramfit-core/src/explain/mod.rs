@@ -208,7 +208,7 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
     let regions = log.dump().map(|dump| dump.regions.clone());
     let unknown = log.first(speaks_of_memory).filter(|_| causes.is_empty());
     let mut notes = notes(log);
-    notes.extend(facts.handled.iter().map(|request| {
+    notes.extend(facts.handled_requests.iter().map(|request| {
         let quote = facts.quote(&log.events[request.event]);
         format!(
             "the program handled an earlier failure, and went on: line {}: {}",

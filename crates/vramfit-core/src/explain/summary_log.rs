@@ -33,6 +33,7 @@ impl Log {
             Message::GpuMemory {
                 free: header.total_memory_bytes().saturating_sub(header.run.occupied_bytes),
                 total: header.total_memory_bytes(),
+                at_failure: false,
             },
         );
         for compiled in &summary.compilations {

@@ -11,7 +11,7 @@ use vramfit_base::{Error, Result};
 use super::normalization::Normalization;
 use super::packing::Packing;
 use crate::hdf5::Scalar;
-use crate::read::{Dataset, RowReader, to_odd};
+use crate::read::{Dataset, RowReader, to_bf16, to_f16};
 
 /// Rows that are converted at a time have at most this many bytes, unless they are decoded together.
 const PIECE_BYTES: usize = 1 << 20;
@@ -164,8 +164,8 @@ impl Rescaling {
         }
         match self.to {
             Scalar::Float32 => write!(4, |number| number as f32, f32::is_finite),
-            Scalar::Float16 => write!(2, |x| f16::from_f32(to_odd(x)), f16::is_finite),
-            Scalar::Bfloat16 => write!(2, |x| bf16::from_f32(to_odd(x)), bf16::is_finite),
+            Scalar::Float16 => write!(2, to_f16, f16::is_finite),
+            Scalar::Bfloat16 => write!(2, to_bf16, bf16::is_finite),
             _ => out.copy_from_slice(numbers.as_flattened()),
         }
         Ok(())

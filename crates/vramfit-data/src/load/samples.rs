@@ -207,8 +207,8 @@ fn segment_series(columns: &[Column], segments: &[Segment]) -> Vec<Series> {
     series.collect()
 }
 
-/// `trims` says that the user allows it, and something else does not.
-fn different_lengths(columns: &[Column], segment: &Segment, trims: bool) -> Error {
+/// `is_trimmed` says that the user allows it, and something else does not.
+fn different_lengths(columns: &[Column], segment: &Segment, is_trimmed: bool) -> Error {
     let first = segment.lengths[0];
     let other = segment.lengths.iter().position(|length| *length != first).unwrap_or(0);
     let path = |number: usize| columns[number].path_of(&segment.names);
@@ -218,7 +218,7 @@ fn different_lengths(columns: &[Column], segment: &Segment, trims: bool) -> Erro
         path(other),
         segment.lengths[other]
     ));
-    error.hint(match trims {
+    error.hint(match is_trimmed {
         true => "`trim=True` works with windows that do not leave their group: `within=\"group\"`",
         false => {
             "choose datasets with the same number of rows, or use `trim=True` in `Rows` or `Windows` to leave out the \

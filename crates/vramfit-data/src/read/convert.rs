@@ -305,21 +305,31 @@ cast! {
     f16 => bf16: |x| bf16::from_f32(x.to_f32()), f32: f16::to_f32, f64: f16::to_f64;
     bf16 => f16: |x| f16::from_f32(x.to_f32()), f32: bf16::to_f32, f64: bf16::to_f64;
     f32 => f16: f16::from_f32, bf16: bf16::from_f32, f64: f64::from;
-    f64 => f16: |x| f16::from_f32(to_odd(x)), bf16: |x| bf16::from_f32(to_odd(x)), f32: |x| x as f32;
+    f64 => f16: to_f16, bf16: to_bf16, f32: |x| x as f32;
     i8 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     // Truth values are stored as these.
     u8 => u8: |x| x, f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     i16 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     u16 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
-    i32 => f16: |x| f16::from_f32(to_odd(x.into())), bf16: |x| bf16::from_f32(to_odd(x.into())), f32: |x| x as f32, f64: f64::from;
-    u32 => f16: |x| f16::from_f32(to_odd(x.into())), bf16: |x| bf16::from_f32(to_odd(x.into())), f32: |x| x as f32, f64: f64::from;
+    i32 => f16: |x| to_f16(x.into()), bf16: |x| to_bf16(x.into()), f32: |x| x as f32, f64: f64::from;
+    u32 => f16: |x| to_f16(x.into()), bf16: |x| to_bf16(x.into()), f32: |x| x as f32, f64: f64::from;
     i64 => f32: |x| x as f32, f64: |x| x as f64;
     u64 => f32: |x| x as f32, f64: |x| x as f64;
 }
 
+/// Returns the nearest number in half precision. (`f16::from_f64` decides ties without the low half of the double.)
+pub(crate) fn to_f16(number: f64) -> f16 {
+    f16::from_f32(round_to_odd(number))
+}
+
+/// The same in `bfloat16`.
+pub(crate) fn to_bf16(number: f64) -> bf16 {
+    bf16::from_f32(round_to_odd(number))
+}
+
 /// Rounds to the nearest number of single precision with an odd last digit, unless it is one: rounding that again, to 16
 /// bits, gives what rounding at once would (Boldo and Melquiond, "When double rounding is odd").
-pub(crate) fn to_odd(number: f64) -> f32 {
+fn round_to_odd(number: f64) -> f32 {
     let nearest = number as f32;
     let back = f64::from(nearest);
     if back == number || !nearest.is_finite() || nearest.to_bits() & 1 == 1 {
@@ -404,14 +414,14 @@ mod tests {
         for tie in ties {
             for part in little {
                 for x in [tie * (1.0 + part), -tie * (1.0 + part)] {
-                    let half = f16::from_f32(to_odd(x)).to_bits();
+                    let half = to_f16(x).to_bits();
                     assert_eq!(half, nearest(x, |bits| f16::from_bits(bits).to_f64()), "{x:e}");
-                    let brain = bf16::from_f32(to_odd(x)).to_bits();
+                    let brain = to_bf16(x).to_bits();
                     assert_eq!(brain, nearest(x, |bits| bf16::from_bits(bits).to_f64()), "{x:e}");
                 }
             }
         }
-        assert!(to_odd(f64::NAN).is_nan() && to_odd(f64::INFINITY).is_infinite());
-        assert!(to_odd(-0.0).is_sign_negative() && to_odd(1e-300) > 0.0);
+        assert!(round_to_odd(f64::NAN).is_nan() && round_to_odd(f64::INFINITY).is_infinite());
+        assert!(round_to_odd(-0.0).is_sign_negative() && round_to_odd(1e-300) > 0.0);
     }
 }

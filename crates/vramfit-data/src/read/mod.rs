@@ -19,7 +19,7 @@ mod virtual_elements;
 mod virtual_rows;
 mod virtual_source;
 
-pub(crate) use convert::to_odd;
+pub(crate) use convert::{to_bf16, to_f16};
 pub(crate) use fields::find_numbers;
 
 pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};

@@ -61,6 +61,7 @@ impl Serialize for UnknownReads {
 pub(in crate::analysis) struct ReadCounts {
     by_site: FxHashMap<TextId, LineCounts>,
     last: Option<TextId>,
+    has_failed: bool,
 }
 
 #[derive(Default)]
@@ -75,11 +76,16 @@ struct LineCounts {
 }
 
 impl ReadCounts {
-    /// Keeps which lines had decided something when the first request was refused.
+    /// Notes that the first request is refused.
     pub(super) fn on_first_failure(&mut self) {
-        for counts in self.by_site.values_mut() {
-            counts.decided_before_failure = counts.shapes > 0 || counts.decisions > 0;
-        }
+        self.has_failed = true;
+    }
+
+    fn count_decision(&mut self, site: TextId, bytes: u64) -> &mut LineCounts {
+        let is_before_failure = !self.has_failed;
+        let counts = self.count(site, bytes);
+        counts.decided_before_failure |= is_before_failure;
+        counts
     }
 
     fn count(&mut self, site: TextId, bytes: u64) -> &mut LineCounts {
@@ -99,9 +105,9 @@ impl Fact for ReadCounts {
             Event::UnknownRead { site, bytes } => {
                 self.count(site, bytes);
             }
-            Event::ShapeRead { site, bytes } => self.count(site, bytes).shapes += 1,
+            Event::ShapeRead { site, bytes } => self.count_decision(site, bytes).shapes += 1,
             Event::DecisiveRead { site, bytes, expression, value } => {
-                let counts = self.count(site, bytes);
+                let counts = self.count_decision(site, bytes);
                 counts.decisions += 1;
                 counts.decision.get_or_insert((expression, value));
             }

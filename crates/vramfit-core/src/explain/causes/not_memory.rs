@@ -158,9 +158,10 @@ fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
     ];
     let named = |message: &Message| match message {
         Message::Exception { subject, .. } => *subject != Subject::Memory,
-        Message::PeerFailure | Message::Abort | Message::SettingRejected | Message::DiskFull => {
-            true
-        }
+        Message::PeerFailure
+        | Message::Abort
+        | Message::SettingRejected { .. }
+        | Message::DiskFull => true,
         _ => false,
     };
     if let Some(error) = NAMING.into_iter().find_map(|is| facts.log.first(is)) {
@@ -199,7 +200,7 @@ pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
                 | Message::DriverError
                 | Message::VersionMismatch
                 | Message::Installation
-                | Message::SettingRejected
+                | Message::SettingRejected { .. }
                 | Message::CpuFallback
                 | Message::Exception { subject: Subject::Installation, .. }
         )

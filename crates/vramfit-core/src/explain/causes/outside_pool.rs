@@ -193,9 +193,8 @@ pub(super) fn fails_otherwise(facts: &Facts<'_>, event: &Event) -> bool {
 /// Returns the GPU's free memory when a library failed, where the log tells: XLA does, just then. What a table of
 /// `nvidia-smi` shows before may be of an idle GPU.
 pub(super) fn free_at_failure(facts: &Facts<'_>) -> Option<u64> {
-    let of_xla = |event: &&Event| event.text.contains("bytes free");
-    let told = facts.log.events.iter().filter(of_xla).filter_map(|event| match event.message {
-        Message::GpuMemory { free, .. } => Some(free),
+    let told = facts.log.messages().filter_map(|(_, message)| match message {
+        Message::GpuMemory { free, at_failure: true, .. } => Some(*free),
         _ => None,
     });
     // What was free after the program had ended says nothing.

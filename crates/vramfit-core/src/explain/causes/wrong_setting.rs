@@ -14,20 +14,19 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
 
 /// A setting that JAX, XLA or the plugin says it does not accept.
 fn rejected(facts: &Facts<'_>) -> Option<Judgement> {
-    let is = |message: &Message| matches!(message, Message::SettingRejected);
+    let is = |message: &Message| matches!(message, Message::SettingRejected { .. });
     let first = facts.log.first(is)?;
     let fell_back = facts.log.first(|message| *message == Message::CpuFallback);
     let effect = match fell_back {
         Some(_) => "; JAX continued on the CPU",
         None => "",
     };
-    // JAX says that of a plugin which it cannot load for another reason, too.
-    let is_any_reason = |event: &Event| event.text.contains("lugin configuration error");
-    let names_one = facts.log.all(is).any(|event| !is_any_reason(event));
-    let names_another = facts.log.has(|message| {
+    let is_named = |message: &Message| *message == Message::SettingRejected { is_named: true };
+    let has_other_reason = facts.log.has(|message| {
         matches!(message, Message::Installation | Message::DriverError | Message::VersionMismatch)
     });
-    let confidence = match facts.is_after_failure(first) || (names_another && !names_one) {
+    let is_other = has_other_reason && !facts.log.has(is_named);
+    let confidence = match facts.is_after_failure(first) || is_other {
         true => Confidence::Possible,
         false => Confidence::Sure,
     };

@@ -77,14 +77,14 @@ fn planned(at: &Match<'_>, preallocated: bool) -> Option<Message> {
 fn cuda_memory(at: &Match<'_>) -> Option<Message> {
     let (free, rest) = integer(at.record())?;
     let (total, _) = integer(rest.strip_prefix(b"/")?)?;
-    Some(Message::GpuMemory { free, total })
+    Some(Message::GpuMemory { free, total, at_failure: true })
 }
 
 /// `Memory usage: 707198976 bytes free, 4231397376 bytes total.`
 fn gpu_memory(at: &Match<'_>) -> Option<Message> {
     let (free, rest) = integer(at.record())?;
     let (total, rest) = integer(rest.strip_prefix(b"bytesfree,")?)?;
-    rest.starts_with(b"bytestotal").then_some(Message::GpuMemory { free, total })
+    rest.starts_with(b"bytestotal").then_some(Message::GpuMemory { free, total, at_failure: true })
 }
 
 /// `76000MiB / 81920MiB` in the table of `nvidia-smi`: used and total.
@@ -96,7 +96,8 @@ fn nvidia_smi_memory(at: &Match<'_>) -> Option<Message> {
     let bytes = |mib: u64| mib.checked_mul(1 << 20);
     let plausible = rest.starts_with(b"mib") && used <= total;
     let free = bytes(total.checked_sub(used)?)?;
-    Some(Message::GpuMemory { free, total: bytes(total)? }).filter(|_| plausible)
+    let total = bytes(total)?;
+    plausible.then_some(Message::GpuMemory { free, total, at_failure: false })
 }
 
 /// Reads the statistics below `Stats:`, which the dump of BFC and of CUDA's pool have in common.

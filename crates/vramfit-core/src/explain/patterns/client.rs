@@ -75,7 +75,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
 ];
 
 const fn rejected(text: &'static str) -> Pattern {
-    Pattern::fixed(text, Message::SettingRejected)
+    Pattern::fixed(text, Message::SettingRejected { is_named: true })
 }
 
 /// `Jax plugin configuration error: …`, and what it is about in the traceback that follows.
@@ -83,7 +83,7 @@ fn plugin(at: &Match<'_>) -> Option<Message> {
     let missing = ["pluginmodule", "issueswithcudacomponents", "importerror:"];
     Some(match contains_any(at.after(), &missing) {
         true => Message::Installation,
-        false => Message::SettingRejected,
+        false => Message::SettingRejected { is_named: false },
     })
 }
 
@@ -92,7 +92,8 @@ fn not_a_number(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 3000;
     let of_the_plugin =
         ["generate_pjrt_gpu_plugin_options", "jaxpluginconfigurationerror", "mem_fraction"];
-    contains_any(at.before_in_log(MAX_DISTANCE), &of_the_plugin).then_some(Message::SettingRejected)
+    contains_any(at.before_in_log(MAX_DISTANCE), &of_the_plugin)
+        .then_some(Message::SettingRejected { is_named: true })
 }
 
 /// `NAME=value`, `NAME: value`, `os.environ["NAME"] = "value"`, of the variable that the pattern names.

@@ -50,7 +50,7 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         found.extend(arrays::replication(&program.replicated));
         let capacity_bytes =
             summary.critical_device().map_or(u64::MAX, |device| device.capacity_bytes);
-        let operation = computed::one_program(memory, summary);
+        let operation = computed::eager_operation(memory, summary);
         // An operation is no function of the user's.
         let function = name(program.program);
         let function = operation.is_none().then_some(function);

@@ -40,9 +40,7 @@ pub(in crate::report) fn qualify(
 /// Returns what an answer assumes, in a clause each. A run that was measured with a pool without a limit also assumes what
 /// scratch memory the GPU's has room for.
 pub(super) fn assumptions(conditions: &[Condition]) -> Vec<String> {
-    let is_assumed = |it: &&Condition| {
-        it.bearing() == Bearing::Assumed || matches!(it, Condition::LibraryScratch { .. })
-    };
+    let is_assumed = |it: &&Condition| it.bearing() == Bearing::Assumed || it.is_library_scratch();
     conditions.iter().filter(is_assumed).map(|condition| phrase(condition, "")).collect()
 }
 

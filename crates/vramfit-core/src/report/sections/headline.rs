@@ -59,9 +59,9 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
     let used = processes::used_by_others(summary, device);
     let (answer, rest) = match decision {
         Decision::Refused(failure) => {
-            let handled = handled(summary, failure, device);
-            let handled = handled.map_or_else(String::new, |handled| format!("; {handled}"));
-            ("does not fit", refused(summary, failure, &on) + &handled + &used)
+            let recovery = describe_recovery(summary, failure, device);
+            let recovery = recovery.map_or_else(String::new, |recovery| format!("; {recovery}"));
+            ("does not fit", refused(summary, failure, &on) + &recovery + &used)
         }
         // Nothing that others use changes it.
         Decision::Aborted(abort) => ("does not fit", aborted(abort) + &on),
@@ -152,7 +152,7 @@ pub(in crate::report) fn short(summary: &RunSummary) -> ShortHeadline {
                     .with("; ", &total_range(summary))
             }
         }
-        .with("; ", &handled(summary, failure, device).unwrap_or_default()),
+        .with("; ", &describe_recovery(summary, failure, device).unwrap_or_default()),
         Decision::Aborted(abort) => answer("does not fit", &aborted(abort)).with(" ", &on),
         Decision::NoContext(no_context) => {
             answer("does not fit", &no_room_for_context(no_context, "")).with(" ", &on)
@@ -268,7 +268,7 @@ fn refused(summary: &RunSummary, failure: &AllocationFailure, on: &str) -> Strin
 }
 
 /// Says that the program handled the failure, as one that tries a smaller batch does, and needed less afterwards.
-fn handled(
+fn describe_recovery(
     summary: &RunSummary,
     failure: &AllocationFailure,
     device: &DeviceSummary,

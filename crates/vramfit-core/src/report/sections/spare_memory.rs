@@ -46,7 +46,7 @@ pub(super) fn trains(summary: &RunSummary) -> bool {
 /// the script keeps from step to step, and outputs beyond the new state.
 fn larger_batch(summary: &RunSummary) -> Option<String> {
     let attribution = summary.attribution.as_ref()?;
-    if has_pairs_of_rows(&attribution.parts) {
+    if grows_quadratically(&attribution.parts) {
         return None;
     }
     let capacity_bytes = summary.critical_device()?.capacity_bytes;
@@ -92,7 +92,7 @@ fn scratch_bytes(summary: &RunSummary) -> u64 {
 
 /// Returns `true` if some buffer has two axes as long as the batch has rows, as distances between all of them: it grows
 /// with the square of the batch.
-fn has_pairs_of_rows(parts: &[AttributionEntry]) -> bool {
+fn grows_quadratically(parts: &[AttributionEntry]) -> bool {
     let batch = parts.iter().filter(|part| part.kind == EntryKind::Program(Owner::Batch));
     let rows: Vec<u64> = batch
         .filter_map(|part| parse_dimensions(&part.shape)?.first().copied())

@@ -84,7 +84,7 @@ impl RowMeasurement<'_> {
     ) -> Option<Outcome> {
         let limit_bytes = measured.run.limit_bytes;
         let (peak_bytes, fits) = match &measured.whole {
-            Some(Ok(run)) => (run.peak_bytes, run.fits != Some(false)),
+            Some(Ok(run)) => (run.peak_bytes, run.may_fit()),
             Some(Err(_)) => return None,
             None => {
                 let peak = accepted?.peak_bytes()?;
@@ -124,8 +124,7 @@ impl RowMeasurement<'_> {
     ) -> Outcome {
         let outcome_for = |figures| {
             let run = &measured.run;
-            let may_fit = run.fits != Some(false);
-            determine_outcome(figures, may_fit, run.limit_bytes, accepted, &self.entry.limits)
+            determine_outcome(figures, run.may_fit(), run.limit_bytes, accepted, &self.entry.limits)
         };
         let first = outcome_for(&measured.line.figures);
         let Some(again) = &measured.again else {

@@ -1,12 +1,12 @@
 //! `vramfit data stats`: mean, deviation and more of every feature, for normalization.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::inspect::{InspectOptions, inspect_file};
-use vramfit_data::load::{ColumnOptions, Loader, LoaderOptions};
+use vramfit_data::load::{ColumnOptions, LoaderOptions};
 use vramfit_data::source::list_files;
 use vramfit_data::statistics::{ColumnStatistics, compute_statistics};
 
@@ -64,7 +64,9 @@ struct StatisticsFile<'a> {
 /// Runs `vramfit data stats`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let files = list_files(&args.files)?;
-    if let Some(path) = args.output.as_ref().filter(|path| files.contains(path)) {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_read = |path: &&PathBuf| files.iter().any(|file| real(file) == real(path));
+    if let Some(path) = args.output.as_ref().filter(is_read) {
         let text = format!("`{}` is a file that is read, not one to write to", path.display());
         return Err(Error::invalid_argument(text).hint("name another file after `--output`"));
     }
@@ -83,12 +85,12 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             budget: args.memory,
             ..LoaderOptions::new("", [])
         };
-        match compute_statistics(options.clone(), &mut |_, _| {}) {
+        match compute_statistics(options, &mut |_, _| {}) {
             Ok(statistics) => {
-                for note in Loader::open(options)?.unclosed_files() {
+                for note in &statistics.unclosed_files {
                     output.info(&format!("warning: {note}"));
                 }
-                found.extend(statistics.into_iter().map(|one| (dataset.as_str(), one)));
+                found.extend(statistics.columns.into_iter().map(|one| (dataset.as_str(), one)));
             }
             // Of datasets that nobody asked for, one may not be like the others that a wildcard stands for.
             Err(error) if args.dataset.is_empty() && error.kind() != ErrorKind::Io => {

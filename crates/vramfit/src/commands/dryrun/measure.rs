@@ -42,6 +42,13 @@ pub(crate) struct MeasuredRun {
     pub(crate) conditions: Vec<Condition>,
 }
 
+impl MeasuredRun {
+    /// Returns `true` if it fits where libraries take little enough scratch memory.
+    pub(crate) fn may_fit(&self) -> bool {
+        self.fits != Some(false)
+    }
+}
+
 /// Makes a dry run and measures it.
 ///
 /// The pool of the dry run has no limit, so that the peak is known also where it does not fit; whether it
@@ -85,10 +92,7 @@ fn measure_hosts(
     output: &mut Output,
 ) -> Result<MeasuredRun> {
     let mut worst: Option<(MeasuredRun, PathBuf)> = None;
-    let rank = |run: &MeasuredRun| {
-        let order = [Some(true), None, Some(false)];
-        (order.iter().position(|fits| *fits == run.fits), run.peak_bytes)
-    };
+    let rank = |run: &MeasuredRun| (severity(run.fits), run.peak_bytes);
     let runs = run_hosts::run_hosts(spec, hosts, context, output, |run, result, spec| {
         let measured = measure_summary(result.summary.clone(), spec, &run.trace)?;
         if worst.as_ref().is_none_or(|(known, _)| rank(known) < rank(&measured)) {
@@ -155,15 +159,15 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
     for path in trace_files(trace) {
         let comparison = analysis::compare(&mut Reader::open(&path)?, &settings)?;
         // The pool of the run had room for everything.
-        let open = comparison.after.verdict().conditions.into_iter();
-        let open = open.filter(|it| matches!(it, Condition::LibraryScratch { .. }));
-        let conditions = run.conditions.len();
-        run.conditions.extend(open);
-        if comparison.after.is_refused() {
-            run.fits = Some(false);
-        } else if run.conditions.len() > conditions {
-            run.fits = run.fits.filter(|fits| !fits);
-        }
+        let mut conditions = comparison.after.verdict().conditions.into_iter();
+        let scratch = conditions.find(Condition::is_library_scratch);
+        let fits = match (comparison.after.is_refused(), &scratch) {
+            (true, _) => Some(false),
+            (false, Some(_)) => None,
+            (false, None) => Some(true),
+        };
+        run.fits = [run.fits, fits].into_iter().max_by_key(|fits| severity(*fits)).flatten();
+        run.conditions.extend(scratch);
         for device in &comparison.after.devices {
             run.limit_bytes = run.limit_bytes.min(device.capacity_bytes);
             let limit = device.limit().unwrap_or(device.capacity_bytes);
@@ -171,6 +175,15 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         }
     }
     Ok(run)
+}
+
+/// Returns how bad a result is, for the worst of several.
+fn severity(fits: Option<bool>) -> u8 {
+    match fits {
+        Some(true) => 0,
+        None => 1,
+        Some(false) => 2,
+    }
 }
 
 /// Returns `true` if a condition is how the program ended, which the process knows better.

@@ -46,7 +46,7 @@ impl SecondRun {
         let is_candidate = first.facts.unknown_reads.last.is_some()
             && !first.is_refused()
             && first.fits().is_none();
-        if !is_candidate || !Failure::of(first).is_some_and(Failure::may_be_by_values) {
+        if !is_candidate || !Failure::of(first).is_some_and(Failure::may_depend_on_values) {
             return None;
         }
         let folder = TempDirectory::create().ok()?;
@@ -120,7 +120,7 @@ impl<'a> Failure<'a> {
     }
 
     /// Returns `true` if other values may have prevented it.
-    fn may_be_by_values(self) -> bool {
+    fn may_depend_on_values(self) -> bool {
         match self {
             Failure::Error { name, .. } => !NEVER_BY_VALUES.contains(&name),
             // Above are shells' codes for signals.

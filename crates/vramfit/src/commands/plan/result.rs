@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use vramfit_core::analysis::Condition;
 use vramfit_core::planning::{CostKind, LeftAlone, Plan, PlanSource};
 use vramfit_core::report::{
     AlternativeKind, PlanRow, PlanSummary, Report, conditions_json, describe_phases,
@@ -418,14 +417,11 @@ fn describe_xla_remat(remat: XlaRemat, plan: &Plan) -> String {
 /// Says what the program needs as it is, and on what it depends whether that fits.
 fn describe_baseline(baseline: &FoundRow) -> String {
     let peak = Bytes(baseline.row.peak_bytes);
-    let scratch = baseline.conditions.iter();
-    let scratch: Vec<_> =
-        scratch.filter(|it| matches!(it, Condition::LibraryScratch { .. })).cloned().collect();
-    match scratch[..] {
-        [] => format!("as it is, the program needs {peak}"),
-        _ => {
-            let peak = format!("peak {peak}");
-            qualify_headline("as it is, the program fits", &peak, &scratch, "the dry run")
+    match baseline.conditions.iter().find(|it| it.is_library_scratch()) {
+        None => format!("as it is, the program needs {peak}"),
+        Some(scratch) => {
+            let (peak, scratch) = (format!("peak {peak}"), std::slice::from_ref(scratch));
+            qualify_headline("as it is, the program fits", &peak, scratch, "the dry run")
         }
     }
 }

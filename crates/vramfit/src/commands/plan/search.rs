@@ -134,21 +134,18 @@ impl Found {
 impl SearchSpec {
     /// Returns `true` if a row meets the budget.
     pub(super) fn is_met(&self, row: &Row) -> bool {
-        let fits_host = self.host_budget.is_none_or(|budget| row.host_memory_bytes <= budget.0);
-        fits_host
-            && match self.budget {
-                Some(budget) => row.peak_bytes <= budget.0,
-                None => row.fits(),
-            }
+        self.is_within(row, row.fits())
     }
 
     /// Returns `true` if a row meets the budget where libraries take little enough scratch memory.
     pub(super) fn may_be_met(&self, row: &Row) -> bool {
-        let fits = match row.may_fit() {
-            true => vec![Some(true)],
-            false => vec![Some(false)],
-        };
-        self.is_met(&Row { fits, ..row.clone() })
+        self.is_within(row, row.may_fit())
+    }
+
+    fn is_within(&self, row: &Row, fits_gpu: bool) -> bool {
+        let fits_host = self.host_budget.is_none_or(|budget| row.host_memory_bytes <= budget.0);
+        let fits_device = self.budget.map_or(fits_gpu, |budget| row.peak_bytes <= budget.0);
+        fits_host && fits_device
     }
 
     /// Returns what the peak of a row may be.

@@ -73,9 +73,8 @@ pub(super) fn run(
 }
 
 /// Returns `true` if a run fits only where a library takes little of the scratch memory that it may take.
-fn is_short_of_scratch(summary: &RunSummary) -> bool {
-    let conditions = summary.verdict().conditions;
-    conditions.iter().any(|it| matches!(it, Condition::LibraryScratch { .. }))
+fn depends_on_scratch(summary: &RunSummary) -> bool {
+    summary.verdict().conditions.iter().any(Condition::is_library_scratch)
 }
 
 /// Runs one trial.
@@ -119,18 +118,15 @@ fn try_batch(
     }) {
         return Err(failure.into());
     }
-    match status {
-        Ok(Status::Yes | Status::No) => {}
-        Ok(_) if load_summary(&trace).is_ok_and(|answer| is_short_of_scratch(&answer)) => {}
-        Ok(_) => {
-            let error = Error::new(ErrorKind::ProgramFailed, "the dry run ended too early").hint(
-                "see the end of its output above; `vramfit doctor` checks JAX and its compiler",
-            );
-            return Err(with_output_tail(error, &log));
-        }
-        Err(error) => return Err(with_output_tail(error, &log)),
+    let status = status.map_err(|error| with_output_tail(error, &log))?;
+    let answer = load_summary(&trace);
+    let may_fit = answer.as_ref().is_ok_and(depends_on_scratch);
+    if !matches!(status, Status::Yes | Status::No) && !may_fit {
+        let error = Error::new(ErrorKind::ProgramFailed, "the dry run ended too early")
+            .hint("see the end of its output above; `vramfit doctor` checks JAX and its compiler");
+        return Err(with_output_tail(error, &log));
     }
-    let answer = load_summary(&trace)?;
+    let answer = answer?;
     let fullest = answer.devices.iter().max_by_key(|device| device.peak_bytes);
     let fullest = fullest.ok_or_else(|| {
         Error::new(ErrorKind::GpuNotUsed, "the dry run used no virtual GPU")
@@ -138,7 +134,7 @@ fn try_batch(
     })?;
     Ok(Trial {
         batch,
-        fits: !answer.is_refused() && !is_short_of_scratch(&answer),
+        fits: !answer.is_refused() && !may_fit,
         peak_bytes: fullest.peak_bytes,
         limit_bytes: fullest.limit_bytes.unwrap_or(fullest.capacity_bytes),
     })

@@ -158,7 +158,7 @@ pub(super) fn outputs_alone(
 }
 
 /// JAX's names of operations whose result XLA stores as a whole: it fuses none of them with what follows.
-const STORED: [&str; 14] = [
+const UNFUSED_OPERATIONS: [&str; 14] = [
     "all_gather",
     "cholesky",
     "conv_general_dilated",
@@ -177,7 +177,7 @@ const STORED: [&str; 14] = [
 
 /// Operations outside of `jax.jit`, each of which returns an array, in one program; a part of the result at a time where
 /// that changes nothing.
-pub(super) fn one_program(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
+pub(super) fn eager_operation(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
     const MIN_ARGUMENT_BYTES: u64 = 1024;
     let site = &summary.out_of_memory()?.context.site;
     // What makes an array of nothing is no step of a computation.
@@ -188,7 +188,7 @@ pub(super) fn one_program(memory: &ProgramMemory, summary: &RunSummary) -> Optio
     (computes && memory.is_eager_operation(site)).then(|| {
         let bytes = memory.bytes_of(Owner::Outputs);
         let (at, size) = (file_name(site), Bytes(bytes));
-        let text = match stored_operation(memory) {
+        let text = match find_unfused_operation(memory) {
             Some(operation) => format!(
                 "compute a part of the result at {at} at a time, such as some of its rows: it is {size}, and XLA stores \
                  the result of `{operation}` as a whole, in a function with `jax.jit` as well"
@@ -203,12 +203,13 @@ pub(super) fn one_program(memory: &ProgramMemory, summary: &RunSummary) -> Optio
 }
 
 /// Returns the operation that makes the largest output, where XLA fuses it with nothing that follows.
-fn stored_operation(memory: &ProgramMemory) -> Option<&str> {
+fn find_unfused_operation(memory: &ProgramMemory) -> Option<&str> {
     let outputs = memory.buffers.iter().filter(|buffer| buffer.owner == Owner::Outputs);
     let largest = outputs.max_by_key(|buffer| buffer.bytes)?;
     let name = largest.operation.rsplit('/').next()?;
-    let is_stored =
-        STORED.contains(&name) || name.starts_with("scatter") || name.starts_with("cum");
+    let is_stored = UNFUSED_OPERATIONS.contains(&name)
+        || name.starts_with("scatter")
+        || name.starts_with("cum");
     is_stored.then_some(name)
 }
 
