@@ -53,6 +53,46 @@ def test_more_files_than_may_be_open(tmp_path):
     assert done.stdout == "True\n", done.stderr
 
 
+def test_loaders_share_the_limit_of_open_files(tmp_path):
+    for number in range(6):
+        write_shards(tmp_path / str(number), [3] * 40)
+    code = f"""
+        import os, resource
+        import numpy as np
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+        from vramfit.data import HDF5Source, Loader
+
+        def count():
+            return len(os.listdir("/proc/self/fd"))
+
+        folders = [os.path.join({str(tmp_path)!r}, str(number)) for number in range(6)]
+        before = count()
+        source = HDF5Source(folders[5], "y")
+        loaders = [Loader(folder, "y", batch_size=9, memory="1MiB") for folder in folders[:5]]
+        for epoch in range(2):
+            read = [[] for _ in loaders]
+            for batches in zip(*(loader.epoch(epoch) for loader in loaders)):
+                for rows, batch in zip(read, batches):
+                    rows.extend(batch["y"].tolist())
+            assert all(sorted(rows) == list(range(120)) for rows in read)
+            assert source.read_rows(range(120))["y"].tolist() == list(range(120))
+        # What the program has open itself is not known, and counts as well.
+        held = [open(os.devnull) for _ in range(55 - count())]
+        assert len(list(loaders[0])) == 14
+        del held
+        if (child := os.fork()) == 0:
+            found = [b["y"].copy() for b in Loader(folders[0], "y", batch_size=9, memory="1MiB")]
+            assert source.read_rows([7])["y"] == [7]
+            os._exit(sorted(np.concatenate(found).tolist()) != list(range(120)))
+        assert os.waitpid(child, 0)[1] == 0
+        for loader in loaders:
+            loader.close()
+        del loaders, loader, source, batches, batch
+        assert count() <= before, (before, count())
+    """
+    run_python("-c", textwrap.dedent(code), code=0)
+
+
 def test_a_file_that_is_unlike_the_others_is_named(tmp_path):
     folder = tmp_path / "shards"
     write_shards(folder, [5, 5])

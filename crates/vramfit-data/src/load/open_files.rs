@@ -1,16 +1,15 @@
-//! Readers of the datasets that are in use: of many files no more are open than the system and the budget allow.
+//! Readers of the datasets that are in use, of all loaders: no more files are open than the system allows, and each
+//! loader has no more than its budget does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vramfit_base::Result;
 
 use super::column_reader::ColumnReader;
 use crate::hdf5::Container;
-
-/// Files that the program itself may need besides those of a loader.
-const OTHER_FILES: u64 = 256;
+use crate::source::set_close_idle;
 
 /// Bytes of memory of a reader, besides the index of its chunks.
 const READER_BYTES: u64 = 1 << 10;
@@ -25,42 +24,53 @@ pub(super) fn reader_bytes(readers: u64, chunks: u64) -> u64 {
     readers.saturating_mul(READER_BYTES).saturating_add(chunks.saturating_mul(CHUNK_BYTES))
 }
 
-/// Files that are open, and the readers of their segments. Those of the file that was not used for longest are closed
-/// first.
+/// Files of one loader that are open, and the readers of their segments. Those of the file that was not used for longest
+/// are closed first, whichever loader it is of.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
+    loader: u64,
     max_bytes: u64,
-    state: Mutex<State>,
+}
+
+/// The open files of all loaders of a process. A forked copy of it has its own: a thread that does not exist there
+/// may have held the lock.
+#[derive(Debug)]
+struct Process {
+    id: u32,
+    loaders: Mutex<Loaders>,
+    forked: OnceLock<Box<Process>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    files: HashMap<u32, OpenFile>,
+struct Loaders {
+    loaders: HashMap<u64, LoaderFiles>,
     uses: u64,
+}
+
+#[derive(Debug, Default)]
+struct LoaderFiles {
+    files: HashMap<u32, OpenFile>,
+    /// Bytes of memory of all readers.
     bytes: u64,
-    /// How many files are open, and may be.
-    count: usize,
-    max_count: usize,
 }
 
 #[derive(Debug)]
 struct OpenFile {
     container: Container,
-    segments: HashMap<u32, SegmentReaders>,
-    bytes: u64,
-    /// Files that are open for it: itself, and those that its datasets refer to.
-    count: usize,
+    /// Each with the bytes of memory that it takes.
+    segments: HashMap<u32, (SegmentReaders, u64)>,
     last_use: u64,
 }
 
 impl OpenFiles {
-    /// Readers of `files` files may take `max_bytes` together.
-    pub(super) fn new(files: usize, max_bytes: u64) -> OpenFiles {
-        let state = State { max_count: allow_open_files(files), ..State::default() };
-        OpenFiles { max_bytes, state: Mutex::new(state) }
+    /// The readers may take `max_bytes` together.
+    pub(super) fn new(max_bytes: u64) -> OpenFiles {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        set_close_idle(|| Loaders::lock().close_idle(None));
+        OpenFiles { loader: NEXT.fetch_add(1, Ordering::Relaxed), max_bytes }
     }
 
-    /// Returns the readers of a segment of a file, which refers to `others` other files; those that are not open are opened by `open` from the file that
+    /// Returns the readers of a segment of a file; those that are not open are opened by `open` from the file that
     /// `open_file` opens.
     ///
     /// # Errors
@@ -69,98 +79,106 @@ impl OpenFiles {
     pub(super) fn readers(
         &self,
         (file, segment): (u32, u32),
-        others: usize,
         open_file: impl FnOnce() -> Result<Container>,
         open: impl FnOnce(&Container) -> Result<SegmentReaders>,
     ) -> Result<SegmentReaders> {
-        let known = {
-            let mut state = self.lock();
-            state.uses += 1;
-            let uses = state.uses;
-            state.files.get_mut(&file).map(|known| {
-                known.last_use = uses;
-                (known.container.clone(), known.segments.get(&segment).cloned())
-            })
-        };
+        let known = Loaders::lock().find(self.loader, file).map(|known| {
+            let readers = known.segments.get(&segment).map(|(readers, _)| Arc::clone(readers));
+            (known.container.clone(), readers)
+        });
         let container = match known {
             Some((_, Some(readers))) => return Ok(readers),
             Some((container, None)) => container,
+            // Not under the lock: opening a file may close others.
             None => open_file()?,
         };
         let readers = open(&container)?;
-        self.insert((file, segment), others, container, &readers);
+        self.insert((file, segment), container, &readers);
         Ok(readers)
     }
 
-    /// Keeps the readers of a segment open, and closes others where there are too many.
+    /// Keeps the readers of a segment open, and closes others of the loader where they exceed its budget.
     pub(super) fn insert(
         &self,
         (file, segment): (u32, u32),
-        others: usize,
         container: Container,
         readers: &SegmentReaders,
     ) {
         let chunks = readers.iter().map(|reader| reader.dataset().chunk_count()).sum();
         let bytes = reader_bytes(readers.len() as u64, chunks);
-        let mut state = self.lock();
-        let wanted = state.count + others + 1;
-        if wanted > state.max_count {
-            state.max_count = allow_open_files(2 * wanted).max(state.max_count);
-        }
-        while !state.files.is_empty()
-            && (state.count + others + 1 > state.max_count || state.bytes + bytes > self.max_bytes)
-        {
-            state.close_least_recently_used();
-        }
-        state.uses += 1;
-        let uses = state.uses;
-        let entry = state.files.entry(file).or_insert_with(|| OpenFile {
-            container,
-            segments: HashMap::new(),
-            bytes: 0,
-            count: 0,
-            last_use: 0,
-        });
-        entry.last_use = uses;
-        if entry.segments.insert(segment, Arc::clone(readers)).is_none() {
-            let count = others + usize::from(entry.count == 0);
-            entry.bytes += bytes;
-            entry.count += count;
-            state.bytes += bytes;
-            state.count += count;
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn close_least_recently_used(&mut self) {
-        let oldest = self.files.iter().min_by_key(|(_, file)| file.last_use);
-        if let Some(file) = oldest.map(|(file, _)| *file)
-            && let Some(closed) = self.files.remove(&file)
-        {
-            self.bytes -= closed.bytes;
-            self.count -= closed.count;
+        let mut all = Loaders::lock();
+        let own = |all: &Loaders| all.loaders.get(&self.loader).map_or(0, |own| own.bytes);
+        while own(&all) + bytes > self.max_bytes && all.close_idle(Some(self.loader)) {}
+        all.uses += 1;
+        let last_use = all.uses;
+        let own = all.loaders.entry(self.loader).or_default();
+        let new = || OpenFile { container, segments: HashMap::new(), last_use };
+        let known = own.files.entry(file).or_insert_with(new);
+        known.last_use = last_use;
+        if known.segments.insert(segment, (Arc::clone(readers), bytes)).is_none() {
+            own.bytes += bytes;
         }
     }
 }
 
-/// Returns how many of `files` files may be open at a time. The limit of the process is raised as far as the system
-/// allows without privileges, where that is needed.
-fn allow_open_files(files: usize) -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = files as u64 + OTHER_FILES;
-    let mut current = limit.current.unwrap_or(u64::MAX);
-    if current < wanted {
-        let raised = limit.maximum.unwrap_or(u64::MAX).min(wanted);
-        let limit = Rlimit { current: Some(raised), maximum: limit.maximum };
-        if raised > current && setrlimit(Resource::Nofile, limit).is_ok() {
-            current = raised;
+impl Drop for OpenFiles {
+    fn drop(&mut self) {
+        let closed = Loaders::lock().loaders.remove(&self.loader);
+        // Without the lock.
+        drop(closed);
+    }
+}
+
+impl Process {
+    /// Returns the process that this is.
+    fn current() -> &'static Process {
+        static FIRST: OnceLock<Box<Process>> = OnceLock::new();
+        let id = std::process::id();
+        let mut place = &FIRST;
+        loop {
+            let new = || Process { id, loaders: Mutex::default(), forked: OnceLock::new() };
+            let process = place.get_or_init(|| Box::new(new()));
+            if process.id == id {
+                return process;
+            }
+            place = &process.forked;
         }
     }
-    let allowed = current.saturating_sub(OTHER_FILES).max(current / 2).max(1);
-    files.min(usize::try_from(allowed).unwrap_or(usize::MAX)).max(1)
+}
+
+impl Loaders {
+    fn lock() -> MutexGuard<'static, Loaders> {
+        Process::current().loaders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns an open file of a loader, and marks it as used.
+    fn find(&mut self, loader: u64, file: u32) -> Option<&OpenFile> {
+        self.uses += 1;
+        let found = self.loaders.get_mut(&loader)?.files.get_mut(&file)?;
+        found.last_use = self.uses;
+        Some(found)
+    }
+
+    /// Closes what is not in use of the file that was not used for longest, of one loader or of all, and returns whether
+    /// there was such a file.
+    fn close_idle(&mut self, of: Option<u64>) -> bool {
+        let is_idle = |readers: &SegmentReaders| Arc::strong_count(readers) == 1;
+        let loaders = self.loaders.iter().filter(|(loader, _)| of.is_none_or(|of| of == **loader));
+        let files = loaders.flat_map(|(loader, own)| own.files.iter().map(move |it| (*loader, it)));
+        let idle = files
+            .filter(|(_, (_, file))| file.segments.values().any(|(readers, _)| is_idle(readers)))
+            .min_by_key(|(_, (_, file))| file.last_use)
+            .map(|(loader, (number, _))| (loader, *number));
+        if let Some((loader, number)) = idle
+            && let Some(own) = self.loaders.get_mut(&loader)
+            && let Some(file) = own.files.get_mut(&number)
+        {
+            let closed = file.segments.extract_if(|_, (readers, _)| is_idle(readers));
+            own.bytes -= closed.map(|(_, (_, bytes))| bytes).sum::<u64>();
+            if file.segments.is_empty() {
+                own.files.remove(&number);
+            }
+        }
+        idle.is_some()
+    }
 }

@@ -196,8 +196,7 @@ impl Segments {
             });
             Ok(readers.collect::<Result<Vec<_>>>()?.into())
         };
-        let others = segment.other_files.len();
-        self.open_files.readers((segment.file, number as u32), others, open_file, open)
+        self.open_files.readers((segment.file, number as u32), open_file, open)
     }
 
     /// Returns what elements of a column refer to. `elements` has one for each of `rows`.

@@ -43,7 +43,7 @@ impl SegmentsBuilder {
             growing: GrowingFiles::default(),
             chunks: 0,
             index_hash: 0,
-            open_files: OpenFiles::new(files.len(), max_bytes),
+            open_files: OpenFiles::new(max_bytes),
             scratch: ScratchPool::default(),
         })
     }
@@ -85,9 +85,7 @@ impl SegmentsBuilder {
             addresses: readers.iter().map(address).collect(),
             other_files: other_files.into(),
         });
-        let others = self.segments[number as usize].other_files.len();
-        let place = (file as u32, number);
-        self.open_files.insert(place, others, container.clone(), &readers.into());
+        self.open_files.insert((file as u32, number), container.clone(), &readers.into());
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod file_list;
 mod fingerprint;
 mod lock;
 mod mapping;
+mod open_count;
 mod sample;
 
 use std::fs::{File, Metadata};
@@ -20,6 +21,8 @@ pub use file_list::{is_zarr_store, list_files};
 pub use fingerprint::FileFingerprint;
 pub use lock::Writer;
 use mapping::Mapping;
+pub(crate) use open_count::set_close_idle;
+use open_count::{Counted, is_exhausted, open_counted};
 pub use sample::{MAX_SAMPLED_BYTES, sample_digest};
 
 /// How the bytes of a file are to be reached.
@@ -42,6 +45,8 @@ pub struct Source {
     path: PathBuf,
     length: u64,
     bytes: Bytes,
+    /// Behind the bytes, because it is dropped after them.
+    _counted: Option<Counted>,
 }
 
 #[derive(Debug)]
@@ -71,8 +76,9 @@ impl Source {
         // Before it is opened, because opening a pipe waits for its writer, and opening a device may do anything.
         must_be_regular(&read_metadata(path)?)?;
         let mut options = File::options();
-        let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let file = file.map_err(|error| cannot_read(path, &error))?;
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let opened = open_counted(|| options.open(path));
+        let (file, counted) = opened.map_err(|error| cannot_read(path, &error))?;
         let metadata = file.metadata().map_err(|error| cannot_read(path, &error))?;
         must_be_regular(&metadata)?;
         let length = metadata.len();
@@ -83,7 +89,7 @@ impl Source {
                 Err(file) => Bytes::File(file),
             },
         };
-        Ok(Source { path: path.to_owned(), length, bytes })
+        Ok(Source { path: path.to_owned(), length, bytes, _counted: Some(counted) })
     }
 
     /// Reads bytes in memory as if they were a file of that name.
@@ -92,6 +98,7 @@ impl Source {
             path: PathBuf::from(name),
             length: bytes.len() as u64,
             bytes: Bytes::Memory(bytes),
+            _counted: None,
         }
     }
 
@@ -199,7 +206,11 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Metadata> {
 }
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
-    Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
+    let failed = Error::io(format!("cannot read the file `{}`", path.display())).cause(error);
+    match is_exhausted(error) {
+        true => failed.hint("raise the limit of open files: `ulimit -n 65536`"),
+        false => failed,
+    }
 }
 
 #[cfg(test)]
