@@ -15,6 +15,7 @@
 //! | `index/` | chunk indexes, in all six forms |
 //! | `virtual_map`, `selection` | what virtual datasets are made of |
 //! | `object`, `path`, `wildcard`, `tree` | finding an object by its path, several by a pattern, and listing them all |
+//! | `sibling` | other files that links and virtual datasets name |
 
 pub(crate) mod attribute;
 pub(crate) mod bounded_reader;
@@ -38,6 +39,7 @@ pub(crate) mod object;
 pub(crate) mod path;
 pub(crate) mod pipeline;
 pub(crate) mod selection;
+pub(crate) mod sibling;
 pub(crate) mod tree;
 mod unclosed;
 pub(crate) mod virtual_map;

@@ -1,7 +1,6 @@
 //! Finding an object by its path, through links of every kind.
 
 use std::collections::HashMap;
-use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use vramfit_base::{Error, ErrorKind, Result};
@@ -10,7 +9,7 @@ use super::container::Container;
 use super::group::{self, Link, Target};
 use super::header::Header;
 use super::path::list_names;
-use crate::source::{Access, Source};
+use super::sibling::open_sibling;
 
 /// As many links as a path may lead through, like a path of the file system.
 const MAX_LINKS: usize = 40;
@@ -139,30 +138,4 @@ fn nothing(container: &Container, path: &str, name: &str, links: &[Link]) -> Err
         None => error,
         Some(names) => error.hint(format!("available: {names}")),
     }
-}
-
-/// Opens another file that a link or a virtual dataset names, in the directory of this one or below.
-///
-/// A path outside the directory is rejected: an untrusted file must not make us read others.
-pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Container> {
-    let source = Arc::new(Source::open(&sibling_path(container, name)?, Access::Read)?);
-    Container::open_unclosed(source, container.allows_unclosed())
-}
-
-/// Returns the path of another file that a link or a virtual dataset names.
-///
-/// # Errors
-///
-/// `unsupported-feature` when it is outside of the directory of this file.
-pub(crate) fn sibling_path(container: &Container, name: &str) -> Result<PathBuf> {
-    let path = Path::new(name);
-    let stays =
-        path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !stays {
-        return Err(Error::unsupported_feature(format!(
-            "a link refers to the file `{name}`, outside the directory of this file"
-        ))
-        .hint("copy it into the directory of this file and make the link's path relative"));
-    }
-    Ok(container.source().path().with_file_name("").join(path))
 }

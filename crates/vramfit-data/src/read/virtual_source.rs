@@ -8,8 +8,9 @@ use vramfit_base::{Error, ErrorKind, Result};
 
 use super::dataset::{Dataset, MAX_CHUNK_BYTES};
 use super::virtual_elements::ElementMap;
-use crate::hdf5::object::{ObjectFinder, open_sibling, sibling_path};
+use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::selection::AxisSelection;
+use crate::hdf5::sibling::{open_sibling, sibling_path};
 use crate::hdf5::virtual_map::{Mapping, unsupported};
 use crate::hdf5::{Container, Datatype};
 
