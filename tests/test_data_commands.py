@@ -359,3 +359,23 @@ def test_members_that_are_alike_are_shown_once(tmp_path):
     assert [(one["pattern"], one["count"]) for one in found["alike"]] == [("/e*", 4), ("/e2/c*", 4)]
     stats = json.loads(data("stats", path, "--json").stdout)
     assert {name: one["rows"] for name, one in stats["datasets"].items()} == {"/e*/c*/x": 140}
+
+
+@pytest.mark.parametrize("exponent", [-1060, -600, -200, 0, 200, 511, 600, 1022])
+def test_statistics_are_those_of_numpy_whatever_the_size_of_the_numbers(tmp_path, exponent):
+    from vramfit.data import compute_statistics
+
+    random = np.random.default_rng(0)
+    x = np.ldexp(random.uniform(-1, 1, (3000, 3)), exponent)
+    x[:, 1] = abs(x[:, 1])
+    x[1500:, 2] = np.ldexp(x[1500:, 2], -300)
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["x"] = x
+    found = compute_statistics(tmp_path / "f.h5", "x")["x"]
+    wide = x.astype(np.longdouble)
+    scale = np.abs(wide).max(0)
+    assert np.abs(found.mean - wide.mean(0)).max() <= 1e-14 * scale.max() + 5e-324
+    assert np.allclose(
+        found.std / scale, wide.std(0) / scale, rtol=1e-12, atol=0 if exponent > -1060 else 1e-3
+    )
+    assert np.array_equal(found.max, x.max(0))

@@ -120,10 +120,12 @@ struct Accumulator {
     labels: Option<BTreeMap<i128, u64>>,
 }
 
-/// The finite numbers of one element of the last axis so far.
+/// The finite numbers of one element of the last axis so far. Mean and squares are of numbers times `2^-exponent`: those of
+/// numbers above 1e154 would be infinite, and those below 1e-154 zero.
 #[derive(Clone, Debug)]
 struct Feature {
     count: u64,
+    exponent: i32,
     mean: f64,
     /// The sum of squared distances from the mean.
     squares: f64,
@@ -136,6 +138,7 @@ struct Feature {
 impl Feature {
     const EMPTY: Feature = Feature {
         count: 0,
+        exponent: MIN_EXPONENT,
         mean: 0.0,
         squares: 0.0,
         min: f64::INFINITY,
@@ -147,11 +150,11 @@ impl Feature {
     /// Adds numbers: the mean and the squares of a block are exact to rounding, and those of blocks are combined as by
     /// Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983).
     fn add(&mut self, numbers: impl Iterator<Item = f64> + Clone) {
-        let (mut count, mut sum) = (0_u64, 0.0);
+        let (mut count, mut largest) = (0_u64, 0_f64);
         for number in numbers.clone() {
             if number.is_finite() {
                 count += 1;
-                sum += number;
+                largest = largest.max(number.abs());
                 self.min = self.min.min(number);
                 self.max = self.max.max(number);
             } else if number.is_nan() {
@@ -163,8 +166,11 @@ impl Feature {
         if count == 0 {
             return;
         }
-        let mean = sum / count as f64;
-        let distances = numbers.filter(|number| number.is_finite()).map(|number| number - mean);
+        self.set_exponent(exponent(largest).max(self.exponent));
+        let scale = power_of_two(-self.exponent);
+        let scaled = numbers.filter(|number| number.is_finite()).map(|number| number * scale);
+        let mean = scaled.clone().sum::<f64>() / count as f64;
+        let distances = scaled.map(|number| number - mean);
         let squares: f64 = distances.map(|distance| distance * distance).sum();
         let total = self.count + count;
         let delta = mean - self.mean;
@@ -172,6 +178,48 @@ impl Feature {
         self.squares += squares + delta * delta * before * share;
         self.mean += delta * share;
         self.count = total;
+    }
+
+    /// Makes mean and squares those of numbers times another power of two.
+    fn set_exponent(&mut self, exponent: i32) {
+        let scale = power_of_two(self.exponent - exponent);
+        self.mean *= scale;
+        self.squares *= scale * scale;
+        self.exponent = exponent;
+    }
+
+    /// Returns the mean. It lies between the numbers, whatever was rounded.
+    fn mean(&self) -> f64 {
+        match self.count {
+            0 => 0.0,
+            _ => (self.mean * power_of_two(self.exponent)).clamp(self.min, self.max),
+        }
+    }
+
+    fn deviation(&self) -> f64 {
+        // The mean of equal numbers may be rounded.
+        if self.min >= self.max {
+            return 0.0;
+        }
+        (self.squares / self.count as f64).sqrt() * power_of_two(self.exponent)
+    }
+}
+
+/// Exponents of two whose powers, and those of their negatives, are normal numbers.
+const MIN_EXPONENT: i32 = -1000;
+const MAX_EXPONENT: i32 = 1000;
+
+/// Returns the exponent of the power of two that a number is scaled by.
+fn exponent(number: f64) -> i32 {
+    let biased = (number.to_bits() >> 52) as i32 & 0x7ff;
+    (biased - 1023).clamp(MIN_EXPONENT, MAX_EXPONENT)
+}
+
+/// Returns a power of two; 0 where it would not be a normal number.
+fn power_of_two(exponent: i32) -> f64 {
+    match exponent {
+        ..-1022 => 0.0,
+        _ => f64::from_bits(((exponent + 1023) as u64) << 52),
     }
 }
 
@@ -227,12 +275,8 @@ impl Accumulator {
             rows: self.rows,
             dtype: self.scalar.name(),
             count: count(&|feature| feature.count),
-            mean: of(&|feature| feature.mean),
-            // The mean of equal numbers may be rounded.
-            std: of(&|feature| match feature.min == feature.max {
-                true => 0.0,
-                false => (feature.squares / feature.count.max(1) as f64).sqrt(),
-            }),
+            mean: of(&Feature::mean),
+            std: of(&Feature::deviation),
             min: bound(&|feature| feature.min),
             max: bound(&|feature| feature.max),
             nan: count(&|feature| feature.nan),
@@ -258,18 +302,36 @@ mod tests {
                 8 => -1e3_f64..1e3, 1 => Just(f64::NAN), 1 => Just(f64::INFINITY),
             ], 1..200),
             offset in -1e6_f64..1e6,
+            exponent in prop::sample::select(vec![-1000, -600, 0, 600, 1000]),
             block in 1_usize..50,
         ) {
             let numbers: Vec<f64> = numbers.iter().map(|number| number + offset).collect();
+            let scale = power_of_two(exponent);
+            let scaled: Vec<f64> = numbers.iter().map(|number| number * scale).collect();
             let mut feature = Feature::EMPTY;
-            numbers.chunks(block).for_each(|block| feature.add(block.iter().copied()));
+            scaled.chunks(block).for_each(|block| feature.add(block.iter().copied()));
             let finite: Vec<f64> = numbers.iter().copied().filter(|it| it.is_finite()).collect();
             prop_assert_eq!(feature.count, finite.len() as u64);
             prop_assert_eq!(feature.nan + feature.infinite + feature.count, numbers.len() as u64);
-            let mean = finite.iter().sum::<f64>() / finite.len().max(1) as f64;
+            let count = finite.len().max(1) as f64;
+            let mean = finite.iter().sum::<f64>() / count;
             let squares: f64 = finite.iter().map(|number| (number - mean).powi(2)).sum();
-            prop_assert!((feature.mean - mean).abs() <= 1e-9 * (1.0 + mean.abs()));
-            prop_assert!((feature.squares - squares).abs() <= 1e-6 * (1.0 + squares));
+            let found = feature.mean() / scale;
+            prop_assert!((found - mean).abs() <= 1e-9 * (1.0 + mean.abs()));
+            let found = (feature.deviation() / scale).powi(2) * count;
+            prop_assert!((found - squares).abs() <= 1e-6 * (1.0 + squares));
         }
+    }
+
+    #[test]
+    fn blocks_of_any_size_of_numbers_are_combined() {
+        let mut feature = Feature::EMPTY;
+        for block in [[1e-300, 3e-300], [-f64::MAX, f64::MAX], [5e-324, 0.0], [1.0, 2.0]] {
+            feature.add(block.iter().copied());
+        }
+        assert_eq!((feature.mean(), feature.deviation()), (0.375, f64::MAX / 2.0));
+        let mut feature = Feature::EMPTY;
+        feature.add([2e-323, 4e-323].into_iter());
+        assert_eq!((feature.mean(), feature.deviation()), (3e-323, 1e-323));
     }
 }
