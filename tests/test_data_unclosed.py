@@ -68,6 +68,11 @@ def test_a_file_whose_writer_was_killed_is_refused(tmp_path, mode):
         read(path)
     assert "was not closed by the program that wrote it" in caught.value.message
     assert f"`h5clear -s {path}`" in caught.value.hint
+    assert caught.value.hint.endswith(", or read it with `allow_unclosed=True`")
+    for command in ("inspect", "stats"):
+        shown = run_vramfit("data", command, path, code=2).stderr
+        assert f"`h5clear -s {path}`" in shown
+        assert "allow_unclosed" not in shown, "the command line has no such argument"
     with (
         pytest.warns(RuntimeWarning, match="was not closed"),
         Loader(path, "x", batch_size=64, shuffle=False, allow_unclosed=True) as loader,

@@ -125,13 +125,14 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
+    python_hint: Option<String>,
     cause: Option<Arc<str>>,
 }
 
 impl Error {
     /// Creates an error; `message` is one clause in lower case without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), hint: None, cause: None }
+        Error { kind, message: message.into(), hint: None, python_hint: None, cause: None }
     }
 
     /// Creates an error of [`ErrorKind::InvalidArgument`].
@@ -158,6 +159,13 @@ impl Error {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds another thing to do, which only a Python program can do: the command line does not show it.
+    #[must_use]
+    pub fn python_hint(mut self, hint: impl Into<String>) -> Self {
+        self.python_hint = Some(hint.into());
         self
     }
 
@@ -210,6 +218,29 @@ impl Error {
     /// Returns the hint, if there is one.
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
+    }
+
+    /// Returns the hint for a Python program, if there is one: that of the command line, and what only Python can do.
+    pub fn hint_in_python(&self) -> Option<String> {
+        match (&self.hint, &self.python_hint) {
+            (Some(hint), Some(other)) => Some(format!("{hint}, or {other}")),
+            (hint, other) => hint.clone().or_else(|| other.clone()),
+        }
+    }
+
+    /// Replaces a part of the hints.
+    #[must_use]
+    pub fn replace_in_hints(mut self, part: &str, with: &str) -> Self {
+        for hint in [&mut self.hint, &mut self.python_hint].into_iter().flatten() {
+            *hint = hint.replace(part, with);
+        }
+        self
+    }
+
+    /// Puts another message in the place of the first one.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<String>) -> Self {
+        Error { message: message.into(), ..self }
     }
 
     /// Returns the cause, if there is one.

@@ -14,6 +14,6 @@ fn exception(py: Python<'_>, error: &vramfit_core::Error) -> PyResult<PyErr> {
     let class = classes.get_item(error.kind().id())?;
     let rest = PyDict::new(py);
     rest.set_item("cause", error.cause_text())?;
-    rest.set_item("hint", error.hint_text())?;
+    rest.set_item("hint", error.hint_in_python())?;
     Ok(PyErr::from_value(class.call((error.message(),), Some(&rest))?))
 }

@@ -82,7 +82,7 @@ pub(super) fn check_closed(
         format!("`{path}` {what}: data that was not flushed is missing and would read as zeros"),
     )
     .hint(format!(
-        "close the writer, or write the file again; if it is complete, mark it as closed: `h5clear -s {path}`, or read it with \
-         `allow_unclosed=True`"
-    )))
+        "close the writer, or write the file again; if it is complete, mark it as closed: `h5clear -s {path}`"
+    ))
+    .python_hint("read it with `allow_unclosed=True`"))
 }

@@ -168,7 +168,7 @@ impl Column {
                 to.name(),
                 if packing.is_some() { "unpacked" } else { "normalized" }
             ))
-            .hint(format!("choose a type: `dtype={{\"{}\": \"float32\"}}`", self.name)));
+            .python_hint(format!("choose a type: `dtype={{\"{}\": \"float32\"}}`", self.name)));
         }
         let options = RowOptions { to: Some(Scalar::Float64), ..options };
         let rows = RowReader::new(dataset, &options)?;
@@ -263,7 +263,11 @@ impl Column {
                 place(),
                 self.stored_as
             ))
-            .hint(format!("convert all of them: `dtype={{\"{}\": \"float32\"}}`", self.name)));
+            .hint("choose files with the same types")
+            .python_hint(format!(
+                "convert all of them: `dtype={{\"{}\": \"float32\"}}`",
+                self.name
+            )));
         }
         Ok(())
     }

@@ -218,12 +218,11 @@ fn different_lengths(columns: &[Column], segment: &Segment, is_trimmed: bool) ->
         path(other),
         segment.lengths[other]
     ));
-    error.hint(match is_trimmed {
-        true => "`trim=True` works with windows that do not leave their group: `within=\"group\"`",
-        false => {
-            "choose datasets with the same number of rows, or use `trim=True` in `Rows` or `Windows` to leave out the \
-             rows that not all have"
+    error.hint("choose datasets with the same number of rows").python_hint(match is_trimmed {
+        true => {
+            "use windows that do not leave their group: `trim=True` works with `within=\"group\"`"
         }
+        false => "use `trim=True` in `Rows` or `Windows` to leave out the rows that not all have",
     })
 }
 

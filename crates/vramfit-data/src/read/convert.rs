@@ -128,9 +128,8 @@ impl Converter {
         done.map_err(|Overflow(value)| {
             let (from, to) = (self.from.scalar.name(), self.to.name());
             let error = Error::invalid_argument(format!("the value {value} is out of range for {to}"));
-            error.hint(format!(
-                "keep the datatype of the file, {from}: `dtype={{\"NAME\": \"{from}\"}}`, for 64 bits with `jax_enable_x64`; or store \
-                 smaller numbers"
+            error.hint("store smaller numbers").python_hint(format!(
+                "keep the datatype of the file, {from}: `dtype={{\"NAME\": \"{from}\"}}`, for 64 bits with `jax_enable_x64`"
             ))
         })
     }

@@ -102,9 +102,5 @@ pub(super) fn name_row(
         found = first;
     }
     let message = format!("dataset `{path}`, row {}: {}", row(part.start), found.message());
-    let error = Error::new(found.kind(), message);
-    match found.hint_text() {
-        Some(hint) => error.hint(hint.replace("NAME", path)),
-        None => error,
-    }
+    found.with_message(message).replace_in_hints("NAME", path)
 }
