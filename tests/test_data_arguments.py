@@ -135,3 +135,56 @@ def test_more_rows_than_the_maximum_are_refused(tmp_path):
     path.write_bytes(whole.replace(lengths, (3002).to_bytes(8, "little") + lengths[8:]))
     with pytest.raises(errors.InvalidFileError, match="exceeds its maximum of 3001"):
         Loader(path, "x", batch_size=8)
+
+
+def test_integers_of_64_bits_are_rounded_once(tmp_path):
+    """The nearest number of fewer bits, and the even one of two, as exact arithmetic finds it."""
+    import ml_dtypes
+
+    halfway = [
+        (1 << top) + (1 << (top - bits)) + part
+        for top in range(26, 64)
+        for bits in (8, 9, 24, 25)
+        for part in (-1, 0, 1)
+    ]
+    random = np.random.default_rng(0)
+    large = [
+        int(x) >> int(n)
+        for x, n in zip(*random.integers(0, [[1 << 62], [62]], (2, 500)), strict=True)
+    ]
+    small = [*range(2040, 2060), *range(4090, 4110), *range(65_470, 65_520), 33_000, 0, 1]
+    unsigned = np.array([*halfway, *large], "u8")
+    signed = np.array([x for x in unsigned.tolist() if x < 1 << 63], "i8")
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["unsigned"], f["signed"] = unsigned, np.concatenate([signed, -signed])
+        f["small"], f["big_endian"] = np.array([*small, *(-x for x in small)]), signed.astype(">i8")
+        f["too_large"] = np.array([1, 65_520])
+
+    def load(name, kind):
+        with Loader(
+            tmp_path / "f.h5", name, batch_size=9999, shuffle=False, dtype={name: kind}
+        ) as it:
+            return next(iter(it))[name]
+
+    def nearest(integer, digits):
+        """Return an integer rounded to so many binary digits."""
+        magnitude = abs(integer)
+        unit = 1 << max(magnitude.bit_length() - digits, 0)
+        below = magnitude // unit
+        twice = 2 * (magnitude % unit)
+        rounded = (below + (twice > unit or (twice == unit and below % 2 == 1))) * unit
+        return rounded if integer >= 0 else -rounded
+
+    for name in ("unsigned", "signed", "big_endian"):
+        with h5py.File(tmp_path / "f.h5") as f:
+            values = f[name][:].tolist()
+        for kind, digits in (("bfloat16", 8), ("float32", 24)):
+            found = load(name, kind)
+            assert found.dtype == np.dtype(ml_dtypes.bfloat16 if kind == "bfloat16" else kind)
+            assert [int(x) for x in found.astype("f8")] == [nearest(x, digits) for x in values]
+    with h5py.File(tmp_path / "f.h5") as f:
+        assert np.array_equal(load("small", "float16"), f["small"][:].astype("f2"))
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"row 1: the value 65520.* range for float16"
+    ):
+        load("too_large", "float16")

@@ -64,10 +64,7 @@ impl Converter {
                     from.scalar.name(),
                     to.name()
                 ))
-                .hint(
-                    "floats convert to floats, and integers to integers or floats, but those of 64 bits to no float \
-                     of 16",
-                )
+                .hint("floats convert to floats, and integers to integers or floats")
             })
         };
         let kernel = match (from.bits, from.scalar == to) {
@@ -312,8 +309,21 @@ cast! {
     u16 => f16: |x| f16::from_f32(x.into()), bf16: |x| bf16::from_f32(x.into()), f32: f32::from, f64: f64::from;
     i32 => f16: |x| to_f16(x.into()), bf16: |x| to_bf16(x.into()), f32: |x| x as f32, f64: f64::from;
     u32 => f16: |x| to_f16(x.into()), bf16: |x| to_bf16(x.into()), f32: |x| x as f32, f64: f64::from;
-    i64 => f32: |x| x as f32, f64: |x| x as f64;
-    u64 => f32: |x| x as f32, f64: |x| x as f64;
+    i64 => f16: |x| to_f16(signed_to_odd(x)), bf16: |x| to_bf16(signed_to_odd(x)), f32: |x| x as f32, f64: |x| x as f64;
+    u64 => f16: |x| to_f16(to_odd(x)), bf16: |x| to_bf16(to_odd(x)), f32: |x| x as f32, f64: |x| x as f64;
+}
+
+/// Returns an integer rounded for [`to_f16`] and [`to_bf16`]: what a double has no digits for only makes its last one odd.
+fn to_odd(number: u64) -> f64 {
+    let lost = match number >> 53 {
+        0 => 0,
+        _ => number & ((1 << 11) - 1),
+    };
+    ((number - lost) | (u64::from(lost != 0) << 11)) as f64
+}
+
+fn signed_to_odd(number: i64) -> f64 {
+    to_odd(number.unsigned_abs()).copysign(number as f64)
 }
 
 /// Returns the nearest number in half precision. (`f16::from_f64` decides ties without the low half of the double.)
@@ -375,7 +385,7 @@ fn conversion(from: Scalar, to: Scalar) -> Option<Conversion> {
         Int32 i32 => Int8 i8, Int16 i16, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64,
             Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
         Int64 i64 => Int8 i8, Int16 i16, Int32 i32, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64,
-            Float32 f32, Float64 f64;
+            Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
         Uint8 u8 => Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint16 u16, Uint32 u32, Uint64 u64,
             Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
         Uint16 u16 => Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint32 u32, Uint64 u64,
@@ -383,7 +393,7 @@ fn conversion(from: Scalar, to: Scalar) -> Option<Conversion> {
         Uint32 u32 => Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint64 u64,
             Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
         Uint64 u64 => Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32,
-            Float32 f32, Float64 f64;
+            Float16 f16, Bfloat16 bf16, Float32 f32, Float64 f64;
         Float16 f16 => Bfloat16 bf16, Float32 f32, Float64 f64;
         Bfloat16 bf16 => Float16 f16, Float32 f32, Float64 f64;
         Float32 f32 => Float16 f16, Bfloat16 bf16, Float64 f64;

@@ -13,12 +13,12 @@ pub(super) struct Overflow(pub(super) String);
 
 /// Whether there are finite numbers of one type that are infinite in another.
 fn may_become_infinite(from: Scalar, to: Scalar) -> bool {
-    use Scalar::{Bfloat16, Float16, Float32, Float64, Int32, Uint16, Uint32};
+    use Scalar::{Bfloat16, Float16, Float32, Float64, Int32, Int64, Uint16, Uint32, Uint64};
     matches!(
         (from, to),
         (Float64, Float32 | Float16 | Bfloat16)
             | (Float32, Float16 | Bfloat16)
-            | (Bfloat16 | Int32 | Uint16 | Uint32, Float16)
+            | (Bfloat16 | Int32 | Int64 | Uint16 | Uint32 | Uint64, Float16)
     )
 }
 
@@ -43,6 +43,8 @@ pub(super) fn check_infinities(
             Scalar::Bfloat16 => bf16::load(bytes, spacing.big_endian).to_f64(),
             Scalar::Int32 => i32::load(bytes, spacing.big_endian).into(),
             Scalar::Uint32 => u32::load(bytes, spacing.big_endian).into(),
+            Scalar::Int64 => i64::load(bytes, spacing.big_endian) as f64,
+            Scalar::Uint64 => u64::load(bytes, spacing.big_endian) as f64,
             _ => u16::load(bytes, spacing.big_endian).into(),
         };
         if before.is_finite() && has_infinity(to, number) {
