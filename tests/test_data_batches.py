@@ -311,6 +311,17 @@ def test_what_is_no_text_is_not_decoded(tmp_path):
         next(iter(load(decode={**texts, "image": lambda b: np.frombuffer(b, "u1")}, shuffle=False)))
 
 
+@pytest.mark.parametrize("kind", ["u2", "i4", "f8"])
+@pytest.mark.parametrize("options", [{}, {"decode": {"x": None}}])
+def test_sequences_of_numbers_are_refused_with_the_way_to_store_them(tmp_path, kind, options):
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        x = f.create_dataset("x", 3, h5py.vlen_dtype(kind))
+        x[1] = np.arange(4, dtype=kind)
+    with pytest.raises(VramfitError, match="variable-length sequences") as caught:
+        Loader(tmp_path / "f.h5", "x", batch_size=1, **options)
+    assert "where each sequence begins in another, which `Ragged` reads" in caught.value.hint
+
+
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 @pytest.mark.parametrize("storage", [{}, {"chunks": (5, 4), "compression": "gzip"}])
 def test_packed_values_are_unpacked_by_the_attributes_of_each_file(tmp_path, storage, libver):

@@ -11,7 +11,9 @@ use super::packing::Packing;
 use super::storage::ColumnStorage;
 use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::{ByteStorage, Container, Content, Datatype, Scalar, tree, wildcard};
-use crate::read::{Dataset, RowOptions, RowReader, ScratchPool, find_numbers};
+use crate::read::{
+    Dataset, RowOptions, RowReader, ScratchPool, find_numbers, suggest_numbers,
+};
 use crate::sample::ColumnSpan;
 
 /// One column of a loader: a dataset, or those of the same name in several groups and files.
@@ -302,7 +304,10 @@ fn find_bytes(name: &str, dataset: &Dataset) -> Result<ByteStorage> {
             "`{name}` is {}, and only text and bytes are decoded",
             dataset.datatype().describe()
         ))
-        .hint("leave it out of `decode`"));
+        .hint(match dataset.datatype() {
+            Datatype::Other { what, .. } => suggest_numbers(what),
+            _ => "leave it out of `decode`",
+        }));
     };
     if dataset.shape().len() != 1 {
         return Err(Error::unsupported_feature(format!(

@@ -44,7 +44,7 @@ pub(crate) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
 }
 
 /// Returns how elements that are no numbers become some.
-fn suggest_numbers(what: &str) -> &'static str {
+pub(crate) fn suggest_numbers(what: &str) -> &'static str {
     match what {
         _ if what.contains("string") => {
             "write them as numbers: labels as integers, text with a tokenizer; or decode them while they are loaded: `Loader(..., decode={...})`"

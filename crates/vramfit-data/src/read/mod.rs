@@ -20,7 +20,7 @@ mod virtual_rows;
 mod virtual_source;
 
 pub(crate) use convert::{to_bf16, to_f16};
-pub(crate) use fields::find_numbers;
+pub(crate) use fields::{find_numbers, suggest_numbers};
 
 pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};
 pub(crate) use last_axis::buffer_bytes as last_axis_buffer_bytes;
