@@ -62,3 +62,14 @@ def test_bytes_are_rebuilt_and_are_no_labels(rows):
     found = check(rows)["data"]
     assert (found["classes"], found["targets"]["batch_dtype"]) == (None, "float32")
     assert vramfit("train", "train.toml", cwd=rows).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("targets", "loss"), [("targets", None), ("targets", "mse"), ("labels", "mse")]
+)
+def test_a_number_of_classes_of_targets_that_are_no_labels_is_an_error(rows, targets, loss):
+    data = {"targets": targets, "classes": 3}
+    write(rows, data=data, training={} if loss is None else {"loss": loss})
+    done = vramfit("train", "train.toml", "--check", cwd=rows, code=2)
+    assert f"`data.classes` is 3, but `{targets}` has no such labels" in done.stderr
+    assert "hint: remove it, or store one integer label for each row" in done.stderr

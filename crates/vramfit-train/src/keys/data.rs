@@ -79,7 +79,7 @@ pub(super) const KEYS: &[Key] = &[
         "classes",
         ValueType::Integer(2),
         DefaultValue::Unset("one more than the largest label", "10"),
-        "Number of classes of integer targets. All labels are checked against it before training starts.",
+        "Number of classes of integer targets; an error with other targets. All labels are checked against it before training starts.",
     )
     .aliases(&["num_classes", "n_classes"]),
     Key::new(

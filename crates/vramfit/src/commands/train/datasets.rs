@@ -81,6 +81,7 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
         );
         return Err(Error::invalid_argument(message).hint("set `data.normalize` to `inputs`"));
     }
+    ensure_classes(config, target, &targets, &loss, predicts_next)?;
     let vocabulary = match predicts_next || data.vocabulary.is_some() {
         true => Some(vocabulary(config, &inputs)?),
         false => None,
@@ -212,6 +213,35 @@ fn task(config: &Config, inputs: &Column, targets: &Column) -> Result<Task> {
             _ => found(own, Target::Quantities),
         },
     })
+}
+
+/// Refuses a number of classes that the targets do not have, or that says nothing of them.
+fn ensure_classes(
+    config: &Config,
+    target: Target,
+    targets: &Column,
+    loss: &str,
+    predicts_next: bool,
+) -> Result<()> {
+    let Some(classes) = config.data.classes else {
+        return Ok(());
+    };
+    let hint = match target {
+        Target::Labels if predicts_next => "set `data.vocabulary`: the classes are tokens",
+        Target::Labels => return Ok(()),
+        Target::Probabilities if targets.row() == [classes] => return Ok(()),
+        Target::Probabilities => "remove it: rows have a probability for each class",
+        Target::Quantities | Target::Flags | Target::Integers => {
+            "remove it, or store one integer label for each row"
+        }
+    };
+    let message = format!(
+        "`data.classes` is {classes}, but `{}` has no such labels: its rows are {} with the shape {:?}, and the loss is `{loss}`",
+        config.data.targets,
+        targets.dtype,
+        targets.row()
+    );
+    Err(Error::invalid_argument(message).hint(hint))
 }
 
 /// Returns a dataset of numbers.
