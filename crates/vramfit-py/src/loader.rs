@@ -52,6 +52,7 @@ pub(crate) struct PyLoaderOptions {
     seed: u64,
     shuffle: bool,
     drop_last: bool,
+    is_partial: bool,
     stacked_batches: Option<u64>,
     selected_samples: Option<(PyBackedBytes, Option<u64>)>,
     selected_groups: Option<Vec<String>>,
@@ -89,6 +90,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             seed: options.seed,
             shuffle: options.shuffle,
             remainder: if options.drop_last { RemainderPolicy::Drop } else { RemainderPolicy::Pad },
+            is_partial: options.is_partial,
             split: options.split.map(parse_split).transpose()?,
             weights: options.weights.map(|bytes| parse_numbers(&bytes)),
             shard: ShardOptions { index, count },
@@ -183,6 +185,12 @@ impl BatchLoader {
             (name, column.column, column.scalar().name(), [column.length])
         };
         py.detach(|| self.lock().derived_columns().iter().map(form).collect())
+    }
+
+    /// Samples of a batch, all processes together; no more than an epoch has, where the last batch may be partial.
+    #[getter]
+    fn batch_size(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.lock().options().batch_size)
     }
 
     #[getter]

@@ -21,7 +21,8 @@ pub(crate) struct RowReader {
 #[pymethods]
 impl RowReader {
     #[new]
-    #[pyo3(signature = (files, columns, samples, *, trim, cache, floats))]
+    #[pyo3(signature = (files, columns, samples, *, trim, cache, floats, unpack=false, allow_unclosed=false))]
+    #[allow(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         py: Python<'_>,
         files: Vec<PathBuf>,
@@ -30,6 +31,8 @@ impl RowReader {
         trim: bool,
         cache: &str,
         floats: Option<&str>,
+        unpack: bool,
+        allow_unclosed: bool,
     ) -> PyResult<Self> {
         let open = || {
             let options = LoaderOptions {
@@ -40,6 +43,8 @@ impl RowReader {
                 // The offsets of ragged samples, and readers; the cache has a limit of its own.
                 budget: Bytes(8 << 30),
                 float_type: floats.map(parse_scalar).transpose()?,
+                unpack,
+                allow_unclosed,
                 ..LoaderOptions::new("", [])
             };
             RandomAccessReader::open(&options, cache.parse::<Bytes>()?)

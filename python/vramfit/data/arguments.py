@@ -64,6 +64,7 @@ class LoaderOptions:
         seed: Seed of the shuffle.
         shuffle: Whether samples are shuffled.
         drop_last: Whether the samples that do not fill the last batch are dropped.
+        is_partial: Whether the last batch may have fewer samples.
         stacked_batches: Batches stacked into one; None for single batches.
         selected_samples: Which samples are read, as pairs of 64-bit numbers, and how many there
             must be if that is known; None for all.
@@ -91,6 +92,7 @@ class LoaderOptions:
     seed: int = 0
     shuffle: bool = False
     drop_last: bool = False
+    is_partial: bool = False
     stacked_batches: int | None = None
     selected_samples: tuple[bytes, int | None] | None = None
     selected_groups: Sequence[str] | None = None

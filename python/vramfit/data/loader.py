@@ -215,6 +215,7 @@ class Loader:
             seed=as_integer("seed", seed),
             shuffle=bool(shuffle),
             drop_last=self._last_batch == "drop",
+            is_partial=self._last_batch == "partial",
             stacked_batches=stacked_batches,
             selected_samples=None if rows is None else list_ranges(rows),
             selected_groups=check_groups(groups, rows),
@@ -224,7 +225,11 @@ class Loader:
             floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
             weights=read_weights(
-                weights, path=path, memory=memory, unpack=unpack, allow_unclosed=allow_unclosed
+                weights,
+                path,
+                memory=as_memory(memory),
+                unpack=bool(unpack),
+                allow_unclosed=bool(allow_unclosed),
             ),
             unpack=bool(unpack),
             allow_unclosed=bool(allow_unclosed),
@@ -242,7 +247,7 @@ class Loader:
         self._position: tuple[int, int] | None = None
         self._generation = 0
         self._restore_note: str | None = None
-        size = self._options.batch_size // self.world
+        size = self._native.batch_size // self.world
         self._columns = BatchColumns(
             columns,
             [(kind, shape) for _, kind, shape in self._native.columns],

@@ -69,6 +69,9 @@ impl Loader {
         let columns = Columns::open(&options)?;
         let order = make_order(&options, &columns, Engine::Sequential)?;
         options.weights = None;
+        if options.is_partial && options.stacked_batches.is_none() && options.shard.count == 1 {
+            options.batch_size = options.batch_size.min(order.len());
+        }
         // Before the memory: a batch that the rows do not fill needs no other budget.
         ensure_one_batch(&options, order.len())?;
         let plan = LoaderPlan::new(&options, &columns)?;

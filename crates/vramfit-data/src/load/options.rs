@@ -134,6 +134,9 @@ pub struct LoaderOptions {
     pub shuffle: bool,
     /// What happens to the samples that do not fill the last batch.
     pub remainder: RemainderPolicy,
+    /// Whether the last batch may have fewer samples: a batch is no larger than an epoch then, unless batches are stacked
+    /// or shared by processes.
+    pub is_partial: bool,
     /// Which samples; all if not set.
     pub selection: Option<SampleSelection>,
     /// Which set of them; all if not set.
@@ -173,6 +176,7 @@ impl LoaderOptions {
             seed: 0,
             shuffle: true,
             remainder: RemainderPolicy::Pad,
+            is_partial: false,
             split: None,
             weights: None,
             shard: ShardOptions::SINGLE,

@@ -61,16 +61,27 @@ impl LoaderPlan {
     /// Makes the plan.
     ///
     /// # Errors
-    /// `invalid-argument` when the budget is too small; the hint has the required one.
+    /// `invalid-argument` when the budget is too small; the hint has one that is enough.
     pub(super) fn new(options: &LoaderOptions, columns: &Columns) -> Result<LoaderPlan> {
-        let budget = options.budget.0;
+        ensure_countable(options)?;
+        plan_within(options.budget, |budget| LoaderPlan::attempt(budget, options, columns))
+    }
+
+    /// Makes the plan with a budget.
+    fn attempt(
+        total_budget: Bytes,
+        options: &LoaderOptions,
+        columns: &Columns,
+    ) -> std::result::Result<LoaderPlan, Shortage> {
+        let budget = total_budget.0;
         let row_bytes = columns.sample_bytes().saturating_add(columns.object_bytes());
-        let all_rows = stack_rows(options, options.batch_size)?;
-        let own_rows = stack_rows(options, options.batch_size / options.shard.count.max(1))?;
+        let steps = options.stacked_batches.unwrap_or(1);
+        let all_rows = options.batch_size.saturating_mul(steps);
+        let own_rows = (options.batch_size / options.shard.count.max(1)).saturating_mul(steps);
         let each = |rows: u64| rows.saturating_mul(row_bytes.saturating_add(ROW_OVERHEAD));
         let (batch, own_batch) = (each(all_rows), each(own_rows).max(1));
 
-        let layout = lay_out(options, columns);
+        let layout = lay_out(budget, options, columns);
         let uses_windows = match layout.storage {
             _ if columns.samples.is_groups() => false,
             Storage::Chunked { .. } | Storage::LastAxis { .. } => true,
@@ -84,11 +95,8 @@ impl LoaderPlan {
         let block_bytes = |rows| block_bytes(options, columns, rows);
         let band = if uses_windows { block_bytes(layout.band_rows()).max(1) } else { 0 };
         let refuse = |window: u64| {
-            let required = least_budget(budget, |budget| {
-                let fixed = scratch.saturating_add(columns.index_bytes(budget));
-                required_budget(fixed, batch, window)
-            });
-            Err(too_small(options.budget, required, batch, window, fixed))
+            let required = required_budget(fixed, batch, window);
+            Err(Shortage { what: too_small(total_budget, batch, window, fixed), required })
         };
         if budget < required_budget(fixed, batch, band) {
             return refuse(band);
@@ -153,7 +161,7 @@ impl LoaderPlan {
             window_bytes,
             scratch_bytes: scratch * (threads as u64 + u64::from(reads_inline)),
             index_bytes,
-            budget: options.budget,
+            budget: total_budget,
             conversions: columns.columns.iter().filter_map(conversion).collect(),
         };
         plan.max_buffers = plan.count_max_buffers();
@@ -193,32 +201,45 @@ impl LoaderPlan {
         options: &LoaderOptions,
         columns: &Columns,
     ) -> Result<LoaderPlan> {
-        let mut plan = self.clone();
+        plan_within(self.budget, |budget| {
+            let plan = match budget == self.budget {
+                true => self.clone(),
+                false => LoaderPlan::attempt(budget, options, columns)?,
+            };
+            plan.replace_engine(engine, options, columns)
+        })
+    }
+
+    fn replace_engine(
+        mut self,
+        engine: Engine,
+        options: &LoaderOptions,
+        columns: &Columns,
+    ) -> std::result::Result<LoaderPlan, Shortage> {
         if engine == self.choice.engine {
-            return Ok(plan);
+            return Ok(self);
         }
-        plan.choice = choice_of(engine, "it continues a saved order");
-        plan.window_bytes = window_bytes(engine, self.sequential_windows, options, columns);
-        plan.sequential_windows =
+        self.choice = choice_of(engine, "it continues a saved order");
+        self.window_bytes = window_bytes(engine, self.sequential_windows, options, columns);
+        self.sequential_windows =
             (self.sequential_windows).filter(|_| engine == Engine::Sequential);
-        let uses_windows = plan.window_bytes > 0;
-        let scratch = scratch_bytes(columns, uses_windows);
-        plan.scratch_bytes = scratch * (plan.threads as u64 + u64::from(plan.reads_inline));
-        let fixed = plan.window_bytes + plan.scratch_bytes + self.index_bytes;
+        let scratch = scratch_bytes(columns, self.window_bytes > 0);
+        self.scratch_bytes = scratch * (self.threads as u64 + u64::from(self.reads_inline));
+        let fixed =
+            self.window_bytes.saturating_add(self.scratch_bytes).saturating_add(self.index_bytes);
         let batch = self.pending_batch_bytes;
         let buffers = self.budget.0.saturating_sub(fixed) / batch;
         if buffers < 2 {
-            let required = fixed + 2 * batch;
-            return Err(Error::invalid_argument(format!(
+            let what = format!(
                 "the saved order shuffles windows of {}, which exceed the memory budget of {}",
-                Bytes(plan.window_bytes / 2),
+                Bytes(self.window_bytes / 2),
                 self.budget
-            ))
-            .hint(format!("increase it to at least {} ({required} bytes)", Bytes(required))));
+            );
+            return Err(Shortage { what, required: fixed.saturating_add(2 * batch) });
         }
-        plan.buffers = buffers.min(useful_buffers(plan.threads, batch)) as usize;
-        plan.max_buffers = plan.count_max_buffers();
-        Ok(plan)
+        self.buffers = buffers.min(useful_buffers(self.threads, batch)) as usize;
+        self.max_buffers = self.count_max_buffers();
+        Ok(self)
     }
 
     /// Describes the plan, line by line.
@@ -263,7 +284,7 @@ fn useful_buffers(threads: usize, batch: u64) -> u64 {
 }
 
 /// Returns how the samples are stored, as far as the order depends on it.
-fn lay_out(options: &LoaderOptions, columns: &Columns) -> Layout {
+fn lay_out(budget: u64, options: &LoaderOptions, columns: &Columns) -> Layout {
     let mut layout = Layout {
         rows: columns.len(),
         row_bytes: columns.read_bytes(),
@@ -281,7 +302,7 @@ fn lay_out(options: &LoaderOptions, columns: &Columns) -> Layout {
         let band_rows = columns.samples_of_rows(band_rows.saturating_mul(bands));
         layout.storage = Storage::Chunked { band_rows };
         let bytes = block_bytes(options, columns, layout.band_rows());
-        if bytes.saturating_mul(2 * MIN_BLOCKS_PER_WINDOW) <= options.budget.0 {
+        if bytes.saturating_mul(2 * MIN_BLOCKS_PER_WINDOW) <= budget {
             break;
         }
     }
@@ -345,7 +366,8 @@ fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).max(1))
 }
 
-fn stack_rows(options: &LoaderOptions, batch: u64) -> Result<u64> {
+/// Rejects batches, or stacks of them, that are too large to be counted.
+fn ensure_countable(options: &LoaderOptions) -> Result<()> {
     let steps = options.stacked_batches.unwrap_or(1);
     let invalid = |what: &str| {
         let error = Error::invalid_argument(what);
@@ -354,8 +376,8 @@ fn stack_rows(options: &LoaderOptions, batch: u64) -> Result<u64> {
     if steps == 0 {
         return invalid("the number of batches in a stack is 0");
     }
-    match batch.checked_mul(steps) {
-        Some(rows) if rows <= 1 << 40 => Ok(rows),
+    match options.batch_size.checked_mul(steps) {
+        Some(rows) if rows <= 1 << 40 => Ok(()),
         _ => invalid("the batch size exceeds 2^40 rows"),
     }
 }
@@ -382,30 +404,48 @@ fn required_budget(fixed: u64, batch: u64, window: u64) -> u64 {
         .saturating_add(64)
 }
 
-/// Returns a budget that is at least what it requires itself: the index may take more of a larger one.
-fn least_budget(budget: u64, required: impl Fn(u64) -> u64) -> u64 {
-    let mut least = required(budget).max(budget);
-    loop {
-        let next = required(least);
-        if next <= least {
-            return least;
-        }
-        least = next;
-    }
+/// A budget that is too small: why, and what would be needed if the rest stayed as it is.
+struct Shortage {
+    what: String,
+    required: u64,
 }
 
-fn too_small(budget: Bytes, required: u64, batch: u64, band: u64, fixed: u64) -> Error {
+/// Larger budgets are not tried.
+const MAX_BUDGET: u64 = 1 << 60;
+
+/// Makes a plan within a budget. The hint of the error names a budget with which that succeeds: it is tried, because
+/// more memory may be spent on larger windows, more threads and more of the index.
+fn plan_within(
+    budget: Bytes,
+    attempt: impl Fn(Bytes) -> std::result::Result<LoaderPlan, Shortage>,
+) -> Result<LoaderPlan> {
+    let Shortage { what, mut required } = match attempt(budget) {
+        Ok(plan) => return Ok(plan),
+        Err(shortage) => shortage,
+    };
+    required = required.max(budget.0.saturating_add(1));
+    while required < MAX_BUDGET
+        && let Err(shortage) = attempt(Bytes(required))
+    {
+        required = match shortage.required {
+            more if more > required => more,
+            _ => required + required / 8 + 1,
+        };
+    }
+    let hint = format!("increase it to at least {} ({required} bytes)", Bytes(required));
+    Err(Error::invalid_argument(what).hint(hint))
+}
+
+fn too_small(budget: Bytes, batch: u64, band: u64, fixed: u64) -> String {
     let windows = match band {
         0 => String::new(),
         _ => format!(", two windows of {}", Bytes(band)),
     };
-    Error::invalid_argument(format!(
-            "the memory budget of {budget} is too small for two batches of {}{windows}, and {} for decoding",
-            Bytes(batch),
-            Bytes(fixed)
-        ),
+    format!(
+        "the memory budget of {budget} is too small for two batches of {}{windows}, and {} for decoding",
+        Bytes(batch),
+        Bytes(fixed)
     )
-    .hint(format!("increase it to at least {} ({required} bytes)", Bytes(required)))
 }
 
 fn conversion(column: &Column) -> Option<String> {
