@@ -83,7 +83,7 @@ def test_the_budget_that_an_error_names_is_enough(path, what, options, memory):
     with Loader(path, datasets, memory=memory, **options) as loader:
         assert sum(1 for _ in loader) == len(loader)
     # A state of a run with more memory, whose windows are larger.
-    with Loader(path, datasets, memory="16MiB", **options) as loader:
+    with Loader(path, datasets, memory="256MiB", **options) as loader:
         next(iter(loader))
         state = loader.state()
     with Loader(path, datasets, memory=memory, **options) as loader:

@@ -379,3 +379,11 @@ def test_statistics_are_those_of_numpy_whatever_the_size_of_the_numbers(tmp_path
         found.std / scale, wide.std(0) / scale, rtol=1e-12, atol=0 if exponent > -1060 else 1e-3
     )
     assert np.array_equal(found.max, x.max(0))
+
+
+def test_the_mean_of_a_sample_of_large_numbers_is_finite(tmp_path):
+    x = np.array([1.5e308, 1.6e308, -1e308, 1.7e308])
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["x"] = x
+    sample = by_path(inspect(tmp_path / "f.h5", "--sample", "9"))["/x"]["dataset"]["sample"]
+    assert np.isclose(sample["mean"], float(x.astype(np.longdouble).mean()), rtol=1e-15)

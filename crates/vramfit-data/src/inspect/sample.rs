@@ -14,6 +14,8 @@ use crate::splitmix::{MixKey, below};
 const READ_BYTES: usize = 8 << 20;
 /// Distinct values of a label; a column with more is not one.
 const MAX_LABELS: usize = 64;
+/// Makes the sum of any numbers finite: 2^-64.
+const SCALE: f64 = 1.0 / (1_u128 << 64) as f64;
 
 /// One number, without loss. In JSON non-finite numbers are strings: `"NaN"`, `"Infinity"`, `"-Infinity"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,6 +109,8 @@ struct Accumulator {
     statistics: Statistics,
     finite: u64,
     sum: f64,
+    /// The sum of all numbers times 2^-64, for where that of the numbers is infinite.
+    scaled_sum: f64,
     counts: BTreeMap<i128, u64>,
     has_many_values: bool,
 }
@@ -129,6 +133,7 @@ impl Accumulator {
         };
         self.finite += 1;
         self.sum += number;
+        self.scaled_sum += number * SCALE;
         statistics.min = Some(statistics.min.map_or(number, |min| min.min(number)));
         statistics.max = Some(statistics.max.map_or(number, |max| max.max(number)));
     }
@@ -137,7 +142,10 @@ impl Accumulator {
         let labels = is_label && !self.has_many_values && !self.counts.is_empty();
         Statistics {
             rows,
-            mean: (self.finite > 0).then(|| self.sum / self.finite as f64),
+            mean: (self.finite > 0).then(|| match self.sum.is_finite() {
+                true => self.sum / self.finite as f64,
+                false => self.scaled_sum / self.finite as f64 / SCALE,
+            }),
             labels: labels.then(|| {
                 let counts = self.counts.into_iter();
                 counts.map(|(value, rows)| LabelCount { value, rows }).collect()

@@ -11,9 +11,7 @@ use super::packing::Packing;
 use super::storage::ColumnStorage;
 use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::{ByteStorage, Container, Content, Datatype, Scalar, tree, wildcard};
-use crate::read::{
-    Dataset, RowOptions, RowReader, ScratchPool, find_numbers, suggest_numbers,
-};
+use crate::read::{Dataset, RowOptions, RowReader, ScratchPool, find_numbers, suggest_numbers};
 use crate::sample::ColumnSpan;
 
 /// One column of a loader: a dataset, or those of the same name in several groups and files.

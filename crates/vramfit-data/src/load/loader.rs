@@ -279,9 +279,7 @@ impl Loader {
     /// # Errors
     /// As [`Loader::batches`].
     pub fn budget_to_keep_all(&self) -> Result<Bytes> {
-        let rows = self.columns.len();
-        let bytes = rows.saturating_mul(self.columns.read_bytes());
-        Ok(self.plan.budget_to_keep(self.batches()?, bytes))
+        Ok(self.plan.budget_to_keep(self.batches()?, &self.options, &self.columns))
     }
 
     /// Stops reading and waits for the threads. Batches that were handed out stay as they are.

@@ -176,8 +176,13 @@ impl LoaderPlan {
         self.buffers + (left / self.held_batch_bytes) as usize
     }
 
-    /// Returns a budget that allows a program to keep this many batches, whatever the windows are.
-    pub fn budget_to_keep(&self, batches: u64, dataset_bytes: u64) -> Bytes {
+    /// Returns a budget that allows a program to keep this many batches.
+    pub(super) fn budget_to_keep(
+        &self,
+        batches: u64,
+        options: &LoaderOptions,
+        columns: &Columns,
+    ) -> Bytes {
         let held = batches.saturating_mul(self.held_batch_bytes);
         let pending = (self.buffers as u64).saturating_mul(self.pending_batch_bytes);
         let fixed = held
@@ -186,9 +191,18 @@ impl LoaderPlan {
             .saturating_add(self.scratch_bytes);
         // Windows are never larger than twice the datasets, nor than five eighths of the budget; an eighth is for
         // more threads than one.
+        let dataset_bytes = columns.len().saturating_mul(columns.read_bytes());
         let with_windows = fixed.saturating_add(dataset_bytes.saturating_mul(2));
         let required = (with_windows.saturating_mul(8) / 7).min(fixed.saturating_mul(8) / 3);
-        Bytes(required.max(self.budget.0).next_multiple_of(1 << 20))
+        let mut budget = required.max(self.budget.0).min(MAX_BUDGET).next_multiple_of(1 << 20);
+        let is_enough = |budget| {
+            LoaderPlan::attempt(Bytes(budget), options, columns)
+                .is_ok_and(|plan| plan.max_buffers as u64 >= batches)
+        };
+        while budget < MAX_BUDGET && !is_enough(budget) {
+            budget = (budget + budget / 8).next_multiple_of(1 << 20);
+        }
+        Bytes(budget)
     }
 
     /// Returns the plan for an order that was started elsewhere, perhaps with another budget.
