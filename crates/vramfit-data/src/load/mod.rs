@@ -15,6 +15,7 @@
 //! | `samples`, `bounds`, `derived` | which rows has a sample, and what is said of them? |
 //! | `selection` | which samples are read? |
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
+//! | `budget` | which budget is enough? |
 //! | `storage` | how are the datasets stored, and what does reading them need? |
 //! | `batching` | which positions of the epoch are in which batch? |
 //! | `window`, `loaded_blocks` | which rows are in memory together? |
@@ -34,6 +35,7 @@
 mod batch;
 mod batching;
 mod bounds;
+mod budget;
 mod buffer_pool;
 mod cache;
 mod column;
