@@ -209,8 +209,7 @@ impl RunSummary {
     pub fn is_relevant(&self, leak: &LeakSummary) -> bool {
         let device = self.devices.get(leak.device as usize);
         let capacity_bytes = device.map_or(0, |device| device.capacity_bytes);
-        let per_step = leak.allocated_bytes / leak.steps.max(1);
-        per_step.saturating_mul(MAX_STEPS_TO_FULL) >= capacity_bytes
+        leak.allocated_bytes_per_step().saturating_mul(MAX_STEPS_TO_FULL) >= capacity_bytes
     }
 
     /// Returns what began after the first training steps, in order.

@@ -80,11 +80,8 @@ pub(super) fn undivided_batch(summary: &RunSummary) -> Option<&UndividedBatch> {
 }
 
 pub(super) fn leak(leak: &LeakSummary) -> String {
-    format!(
-        "possible memory leak: {} more in every step, from {}",
-        Bytes(leak.bytes_per_step),
-        file_name(line_or_unknown(&leak.site))
-    )
+    let kind = if leak.is_training { "possible memory leak" } else { "memory grows" };
+    format!("{kind}: {}, from {}", leak.describe_growth(), file_name(line_or_unknown(&leak.site)))
 }
 
 /// Says that gradients are arrays, since the update is no part of the program that computes them.
