@@ -14,7 +14,7 @@ def predict(x):
     return jnp.tanh(x) * 2
 kept = []
 """
-# The lines of a program, the program whose calls are counted, their distance, and the line that is named.
+# The lines of a program, the program whose calls are counted, their distance, and the line named.
 GROWING = {
     "outputs of a jitted function": (
         """
