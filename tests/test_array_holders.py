@@ -65,6 +65,12 @@ HELD = {
         "feed = batches()\nnext(feed)",
         "`ahead` of the generator `feed` of {file}",
     ),
+    "a thread": (
+        "import threading\nready, end = threading.Event(), threading.Event()\n"
+        "def work():\n    store = {i: array() for i in range(3)}\n    ready.set()\n    end.wait()\n"
+        "threading.Thread(target=work, daemon=True).start()\nready.wait()",
+        "`store` of `work` ({file}:13)",
+    ),
     "a module": ("import held", "`store` of the module `held`"),
     "two variables": (
         "class Model:\n    pass\nmodel = Model()\nmodel.far = [array() for _ in range(3)]\n"

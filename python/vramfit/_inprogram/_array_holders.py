@@ -15,6 +15,7 @@ import itertools
 import math
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from types import (
     BuiltinFunctionType,
@@ -178,7 +179,7 @@ def _live_arrays() -> dict[int, int]:
 
 def _own_variables(error: BaseException | None) -> Iterator[_Step]:
     """Yield the variables of the program: of functions, the innermost first, and of modules."""
-    for frame in _functions(error):
+    for frame in itertools.chain(_functions(error), _functions_of_other_threads()):
         if not is_library(frame.f_code.co_filename):
             yield from _variables(frame.f_locals, _in_function(frame))
     for name, module in list(sys.modules.items()):
@@ -201,6 +202,15 @@ def _functions(error: BaseException | None) -> Iterator[FrameType]:
         for frame in [*_frames(one)][::-1]:
             if frame.f_code.co_name != "<module>":
                 yield frame
+
+
+def _functions_of_other_threads() -> Iterator[FrameType]:
+    """Yield the frames of functions that other threads execute, the innermost first."""
+    for thread, innermost in sys._current_frames().items():
+        frame: FrameType | None = innermost if thread != threading.get_ident() else None
+        while frame is not None:
+            yield frame
+            frame = frame.f_back
 
 
 def _source_of(module: ModuleType | None) -> str | None:
