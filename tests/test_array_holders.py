@@ -199,6 +199,19 @@ Trainer().fit(jnp.ones((4096, 4096)))
 """
 
 
+def test_what_holds_a_leak_is_named_where_it_fits(tmp_path):
+    # Data of another size than the parameters, which wait for no update.
+    leak = LEAK.replace("fit(jnp.ones((4096,", "fit(jnp.ones((1024,")
+    run = dryrun_of(tmp_path, leak, "--steps", 6, gpu="h100-80g", code=0)
+    # The last results may or may not be in the list when the run is ended.
+    assert "held by `self.history` of `Trainer.fit` (program.py:1" in " ".join(run.err.split())
+    # The function has ended, and with it what it held.
+    lines = leak.replace("range(400)", "range(6)")
+    ended = dryrun_of(tmp_path, lines, gpu="h100-80g", code=0)
+    assert ended.summary["array_holders"] == []
+    assert "held by" not in ended.err
+
+
 def test_a_dry_run_that_runs_out_of_memory_names_what_holds_it(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(LEAK)

@@ -104,21 +104,25 @@ def run(tmp_path, lines, *options, **more):
 def test_growth_is_found_with_its_line(tmp_path, kind):
     lines, (program, distance, line) = GROWING[kind]
     done = run(tmp_path, lines, code=0)
-    [leak] = [leak for leak in done.summary["leaks"] if leak["bytes_per_step"] * distance >= MIB]
-    assert (leak["step"], leak["is_training"], leak["every_steps"]) == (program, False, distance)
+    [leak] = [leak for leak in done.summary["growth"] if leak["bytes_per_step"] * distance >= MIB]
+    assert (leak["step"], leak["every_steps"]) == (program, distance)
     assert leak["bytes_per_step"] == 4 * MIB // distance
     assert leak["site"].partition(" (")[0].endswith(f"program.py:{line}")
     calls = "call" if distance == 1 else f"{distance} calls"
     every = "in every" if distance == 1 else "every"
     text = " ".join(done.err.split())
     assert f"memory grows: 4.0 MiB more {every} {calls} of `{program}`, from program.py" in text
+    assert done.summary["leaks"] == []
     assert "memory leak" not in text
+    count = lines.count("range(8)") * 8 or lines.count("range(6)") * 6 or 5
+    held = "`lru_cache`, the `functools` cache of `weights`" if "cache" in kind else "`kept`"
+    assert f"held by {held} of program.py: {count} arrays" in text
 
 
 @pytest.mark.parametrize("kind", STEADY)
 def test_what_is_kept_for_a_later_program_or_replaced_does_not_grow(tmp_path, kind):
     done = run(tmp_path, STEADY[kind], code=0)
-    assert [leak for leak in done.summary["leaks"] if leak["requested_bytes"] >= MIB] == []
+    assert [leak for leak in done.summary["growth"] if leak["requested_bytes"] >= MIB] == []
 
 
 def test_growth_is_the_cause_where_it_fills_the_gpu(tmp_path):

@@ -121,7 +121,7 @@ pub struct RunSummary {
     pub uncaught_error: Option<UncaughtError>,
     /// Programs that ran on JAX's CPU backend, as far as they are worth a look.
     pub cpu_programs: Vec<CpuProgram>,
-    /// Variables that held arrays when memory ran out, those that held most first.
+    /// Variables that held arrays when the program ended, those that held most first.
     pub array_holders: Vec<ArrayHolder>,
     /// The execution that was begun last.
     pub last_execution: Option<LastExecution>,

@@ -46,7 +46,8 @@ pub struct LeakSummary {
     pub purpose: Purpose,
     /// The program whose calls are the steps.
     pub step: String,
-    /// Whether that is the step of a training, as far as one can know.
+    /// Whether that is the step of a training, as far as one can know: else it is growth and no leak.
+    #[serde(skip)]
     pub is_training: bool,
     /// In every how many steps they grew.
     pub every_steps: u64,
@@ -195,9 +196,12 @@ impl Leaks {
             }
             self.changed.clear();
         }
-        match self.step_program == Some(call.entry) {
-            true => self.on_step(),
-            false => self.is_over |= call.is_first,
+        if self.step_program == Some(call.entry) {
+            // That it is the step of a training is known some calls later.
+            self.is_training |= call.is_of_training;
+            self.on_step();
+        } else {
+            self.is_over |= call.is_first;
         }
     }
 
