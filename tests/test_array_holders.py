@@ -65,6 +65,12 @@ HELD = {
         "feed = batches()\nnext(feed)",
         "`ahead` of the generator `feed` of {file}",
     ),
+    "a thread": (
+        "import threading\nready, end = threading.Event(), threading.Event()\n"
+        "def work():\n    store = {i: array() for i in range(3)}\n    ready.set()\n    end.wait()\n"
+        "threading.Thread(target=work, daemon=True).start()\nready.wait()",
+        "`store` of `work` ({file}:13)",
+    ),
     "a module": ("import held", "`store` of the module `held`"),
     "two variables": (
         "class Model:\n    pass\nmodel = Model()\nmodel.far = [array() for _ in range(3)]\n"
@@ -191,6 +197,19 @@ class Trainer:
 
 Trainer().fit(jnp.ones((4096, 4096)))
 """
+
+
+def test_what_holds_a_leak_is_named_where_it_fits(tmp_path):
+    # Data of another size than the parameters, which wait for no update.
+    leak = LEAK.replace("fit(jnp.ones((4096,", "fit(jnp.ones((1024,")
+    run = dryrun_of(tmp_path, leak, "--steps", 6, gpu="h100-80g", code=0)
+    # The last results may or may not be in the list when the run is ended.
+    assert "held by `self.history` of `Trainer.fit` (program.py:1" in " ".join(run.err.split())
+    # The function has ended, and with it what it held.
+    lines = leak.replace("range(400)", "range(6)")
+    ended = dryrun_of(tmp_path, lines, gpu="h100-80g", code=0)
+    assert ended.summary["array_holders"] == []
+    assert "held by" not in ended.err
 
 
 def test_a_dry_run_that_runs_out_of_memory_names_what_holds_it(tmp_path):

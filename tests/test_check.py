@@ -69,6 +69,23 @@ def test_growth_names_the_line_and_the_way_to_accept_it(accepted):
     assert accepted.check().stdout.startswith("unchanged: train on l4")
 
 
+DECIDING = """
+import jax.numpy as jnp
+
+x = jnp.sin(jnp.arange(1 << 26))
+if float(jnp.sort(x)[0]) > 0.5:
+    x = x + x[::-1]
+"""
+
+
+def test_accepted_figures_say_what_they_hold_for(project):
+    project.write("train.py", DECIDING)
+    updated = " ".join(project.check("--update").stdout.split())
+    assert "accepted: train on l4: peak " in updated
+    assert "(new), if `float(jnp.sort(x)[0])" in updated
+    assert ", if `float(jnp.sort(x)[0])" in " ".join(project.check().stdout.split())
+
+
 def test_lines_are_those_of_today_also_from_the_cache(accepted):
     accepted.write("train.py", GROWN)
     accepted.check(code=1)

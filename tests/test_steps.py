@@ -286,6 +286,8 @@ def test_what_is_collected_before_a_step_is_no_leak(dry_run):
     for updates in ("", UPDATES):
         _, summary, _, _ = dry_run(COLLECTS.replace("UPDATES", updates))
         assert summary["leaks"] == [], updates
+        # What was collected is there, and the run may go on so where no update has come.
+        assert bool(summary["growth"]) == (not updates)
     _, summary, _, _ = dry_run(COLLECTS.replace("UPDATES", LEAKS))
     (leak,) = summary["leaks"]
     assert (leak["bytes_per_step"], leak["step"]) == (512 * 512 * 4, summary["step"])

@@ -62,6 +62,16 @@ extern "C" fn raise_exit(_: *mut c_void) -> c_int {
         return 0;
     }
     EXIT_RAISED.store(true, Ordering::Release);
-    Python::attach(|py| PySystemExit::new_err(0).restore(py));
+    Python::attach(|py| {
+        note_array_holders(py);
+        PySystemExit::new_err(0).restore(py);
+    });
     -1
+}
+
+/// Has what holds arrays looked for as long as the functions of the program have not ended. The run ends in any case.
+fn note_array_holders(py: Python<'_>) {
+    if let Ok(module) = py.import("vramfit._inprogram._array_holders") {
+        let _ = module.call_method0("find_at_last_step");
+    }
 }

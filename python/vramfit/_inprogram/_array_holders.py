@@ -1,4 +1,4 @@
-"""Which variables of a program hold its arrays when it ends for lack of memory.
+"""Which variables of a program hold its arrays when it ends.
 
 From the frames that the error went through and from the modules of the program, containers are
 followed breadth first: an array belongs to the variable with the shortest path to it.
@@ -36,6 +36,8 @@ _MAIN_FILE = getattr(sys.modules.get("__main__"), "__file__", None)
 # Objects that are looked at; a program with more of them on the host has some arrays not found.
 MAX_OBJECTS = 300_000
 _JAX_FOLDERS = ("/jax/", "/jaxlib/")
+# Shards that are looked at where no memory is lacking: each of them takes some microseconds.
+MAX_SHARDS_AT_END = 4096
 # Variables that are named.
 MAX_HOLDERS = 20
 
@@ -76,6 +78,8 @@ class _Step(NamedTuple):
 
 # What the exit handler of `find_at_exit` has found.
 _found_at_exit: list[Holder] = []
+# What was found when the steps of a dry run were done, in functions that have ended since.
+_found_at_last_step: list[Holder] = []
 
 
 def find_at_exit(_jax: ModuleType) -> None:
@@ -103,6 +107,26 @@ def holders_when_out_of_memory() -> list[Holder]:
         # To ask for arrays would initialize the backends.
         if is_out_of_memory and backends_are_initialized():
             return find_array_holders(error)
+    return []
+
+
+def find_at_last_step() -> None:
+    """Look for the variables when the steps of a dry run are done, before its functions end."""
+    _found_at_last_step.extend(holders_at_end())
+
+
+def holders_at_end() -> list[Holder]:
+    """Return what `find_array_holders` does if arrays are there, and few enough."""
+    if _found_at_last_step:
+        return _found_at_last_step
+    with contextlib.suppress(Exception):
+        import jax
+        from jax._src.xla_bridge import backends_are_initialized
+
+        if backends_are_initialized():
+            shards = sum(len(array.sharding.device_set) for array in jax.live_arrays())
+            if 0 < shards <= MAX_SHARDS_AT_END:
+                return find_array_holders(None)
     return []
 
 
@@ -178,7 +202,7 @@ def _live_arrays() -> dict[int, int]:
 
 def _own_variables(error: BaseException | None) -> Iterator[_Step]:
     """Yield the variables of the program: of functions, the innermost first, and of modules."""
-    for frame in _functions(error):
+    for frame in itertools.chain(_functions(error), _functions_of_threads()):
         if not is_library(frame.f_code.co_filename):
             yield from _variables(frame.f_locals, _in_function(frame))
     for name, module in list(sys.modules.items()):
@@ -201,6 +225,16 @@ def _functions(error: BaseException | None) -> Iterator[FrameType]:
         for frame in [*_frames(one)][::-1]:
             if frame.f_code.co_name != "<module>":
                 yield frame
+
+
+def _functions_of_threads() -> Iterator[FrameType]:
+    """Yield the frames of functions that threads execute, the innermost first."""
+    frame: FrameType | None
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            if frame.f_code.co_name != "<module>":
+                yield frame
+            frame = frame.f_back
 
 
 def _source_of(module: ModuleType | None) -> str | None:

@@ -82,7 +82,8 @@ def _finish(status: object = None) -> None:
             libraries=_libraries.library_versions(),
             gpu_libraries=_libraries.gpu_library_versions(),
         )
-    _native.note_array_holders(_array_holders.holders_when_out_of_memory())
+    holders = _array_holders.holders_when_out_of_memory() or _array_holders.holders_at_end()
+    _native.note_array_holders(holders)
     _native.finish_plugin(_uncaught_error.uncaught_error(status))
 
 

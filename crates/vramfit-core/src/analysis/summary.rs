@@ -121,7 +121,7 @@ pub struct RunSummary {
     pub uncaught_error: Option<UncaughtError>,
     /// Programs that ran on JAX's CPU backend, as far as they are worth a look.
     pub cpu_programs: Vec<CpuProgram>,
-    /// Variables that held arrays when memory ran out, those that held most first.
+    /// Variables that held arrays when the program ended, those that held most first.
     pub array_holders: Vec<ArrayHolder>,
     /// The execution that was begun last.
     pub last_execution: Option<LastExecution>,
@@ -209,8 +209,7 @@ impl RunSummary {
     pub fn is_relevant(&self, leak: &LeakSummary) -> bool {
         let device = self.devices.get(leak.device as usize);
         let capacity_bytes = device.map_or(0, |device| device.capacity_bytes);
-        let per_step = leak.allocated_bytes / leak.steps.max(1);
-        per_step.saturating_mul(MAX_STEPS_TO_FULL) >= capacity_bytes
+        leak.allocated_bytes_per_step().saturating_mul(MAX_STEPS_TO_FULL) >= capacity_bytes
     }
 
     /// Returns what began after the first training steps, in order.

@@ -146,7 +146,11 @@ pub(super) enum Message {
     /// The map of a pool, without the request that failed.
     MemoryMap,
     /// Arrays that stay allocated after each step, as a recorded run shows them.
-    Leak { bytes_per_step: u64, site: String },
+    Leak {
+        /// How much and when, such as `4.0 MiB more in every step`.
+        growth: String,
+        site: String,
+    },
     /// What `vramfit dryrun` has found.
     Dryrun {
         fits: bool,

@@ -53,16 +53,15 @@ impl Log {
         }
         for leak in &summary.leaks {
             let text = format!(
-                "{} more are allocated after each of the last {} calls of `{}`, made at {}",
-                Bytes(leak.bytes_per_step),
+                "{} are allocated, {} times up to the end; made at {}",
+                leak.describe_growth(),
                 leak.steps,
-                leak.step,
                 leak.site
             );
             log.push(
                 0,
                 text,
-                Message::Leak { bytes_per_step: leak.bytes_per_step, site: leak.site.clone() },
+                Message::Leak { growth: leak.describe_growth(), site: leak.site.clone() },
             );
         }
         match summary.out_of_memory() {

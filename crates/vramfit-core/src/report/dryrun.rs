@@ -41,7 +41,8 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         settings::section(summary),
         compiler_warnings::section(summary),
         leaks(summary),
-        facts::array_holders::section(&summary.array_holders),
+        facts::array_holders::section(&summary.array_holders)
+            .filter(|_| cause::shows_holders(summary)),
     ];
     let more_details = [
         arrays::section(summary),

@@ -101,6 +101,8 @@ const CHANGES: [(&str, Change); 12] = [
             program: Some("jit_train_step".to_owned()),
             purpose: Purpose::Output,
             step: "jit_train_step".to_owned(),
+            is_training: true,
+            every_steps: 1,
             steps: 1382,
             arrays: 1382,
             bytes: 1382 * 156 * MIB,

@@ -53,7 +53,7 @@ fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
     assert_eq!(leak.allocated_bytes, 20 * MIB);
     let shown = report::text(&summary);
     assert!(
-        shown.contains("grows by 4.0 MiB per step: train.py:31 (main), output of `jit_step`"),
+        shown.contains("4.0 MiB more in every step: train.py:31 (main), output of `jit_step`"),
         "{shown}"
     );
     // 768 less 100, 24 that stay, 10 of temporaries, and the last loss: 634 MiB less 256 bytes.
@@ -93,8 +93,11 @@ fn what_stops_to_grow_or_shrinks_or_is_too_short_is_no_leak() {
     assert_eq!(summarize_run(loop_of(4, |_| vec![4 * MIB])).leaks.len(), 1);
     // A cache that fills up in five steps, and then is full.
     none(loop_of(7, |number| if number < 5 { vec![4 * MIB] } else { vec![] }));
-    // Kept every second step only.
-    none(loop_of(9, |number| if number % 2 == 0 { vec![4 * MIB] } else { vec![] }));
+    // Kept at distances that differ.
+    none(loop_of(
+        20,
+        |number| if [1, 3, 6, 10, 15, 18].contains(&number) { vec![4 * MIB] } else { vec![] },
+    ));
     none(loop_of(6, |_| vec![]));
     // A history that is thrown away every three steps.
     let mut run = Recorder::new(&header());
@@ -107,6 +110,29 @@ fn what_stops_to_grow_or_shrinks_or_is_too_short_is_no_leak() {
         history.extend(step(&mut run, 1, &[4 * MIB]));
     }
     none(run);
+}
+
+#[test]
+fn what_grows_in_every_tenth_step_is_found_from_the_fourth_time_on() {
+    let every = |period: u32, calls: u32| {
+        let kept = move |number| if number % period == 0 { vec![4 * MIB] } else { vec![] };
+        summarize_run(loop_of(calls, kept)).leaks
+    };
+    for period in [2, 3, 10] {
+        // The first call is followed by the first step that is compared.
+        let fourth = 3 * period + 2;
+        assert_eq!(every(period, fourth - 1), []);
+        for calls in fourth..fourth + period {
+            let [leak] = &every(period, calls)[..] else { panic!("{period} {calls}") };
+            assert_eq!((leak.every_steps, leak.steps), (u64::from(period), 4));
+            assert_eq!(leak.bytes_per_step, 4 * MIB / u64::from(period));
+            assert_eq!((leak.arrays, leak.bytes), (4, 16 * MIB));
+        }
+    }
+    let summary =
+        summarize_run(loop_of(12, |number| if number % 3 == 0 { vec![MIB] } else { vec![] }));
+    let shown = report::text(&summary);
+    assert!(shown.contains("1.0 MiB more every 3 steps: train.py:31"), "{shown}");
 }
 
 #[test]
@@ -437,7 +463,7 @@ fn the_full_report_has_what_the_short_one_leaves_out() {
         [
             "memory by owner, path and line",
             "the pool",
-            "possible memory leaks: memory that grows in every step",
+            "possible memory leaks: memory that grows from step to step",
             "memory over the run",
             "memory map at the peak",
             "arrays by allocation site",

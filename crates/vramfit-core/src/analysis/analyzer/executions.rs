@@ -2,6 +2,7 @@
 
 use super::{ActiveExecution, TraceAnalyzer};
 use crate::analysis::devices::DeviceAnalysis;
+use crate::analysis::facts::leaks::ProgramCall;
 use crate::analysis::failure::EventContext;
 use crate::analysis::scratch::ScratchChecks;
 use crate::error::Result;
@@ -31,10 +32,13 @@ impl TraceAnalyzer {
                 device.live_at_step.capture(next_allocation);
             }
         }
-        if self.programs.may_be_step(entry) {
-            let rank = |entry| self.programs.rank(entry);
-            self.leaks.on_execution(entry, is_step, rank);
-        }
+        let call = ProgramCall {
+            entry,
+            is_likeliest: is_step,
+            is_of_training: self.programs.may_be_step(entry),
+            is_first: self.programs.calls(entry) == 1,
+        };
+        self.leaks.on_execution(call, |entry| self.programs.rank(entry));
         self.programs.set_steady_state(entry, &self.devices);
         Ok(())
     }

@@ -195,7 +195,7 @@ impl TraceAnalyzer {
             not_computed: source.not_computed().to_vec(),
             autotune_range,
             scratch: self.scratch.summary(&self.programs, &self.devices, &text),
-            leaks: self.leaks.summary(&self.sites, &|entry| text(self.programs.name(entry)), &text),
+            leaks: self.leaks.summary(&self.sites, &self.programs, &text),
             compilations: repeated(
                 &self.programs.compilations,
                 step_entry.and_then(|entry| Some((entry.key.name, entry.call_events.first()?))),

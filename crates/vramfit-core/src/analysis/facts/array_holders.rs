@@ -1,4 +1,4 @@
-//! The variables of a program that hold its arrays when it ends for lack of memory.
+//! The variables of a program that hold its arrays when it ends: for lack of memory, after its last step, or by itself.
 
 use crate::bytes::Bytes;
 use crate::section::{Content, Section, Table, Value};
@@ -41,7 +41,7 @@ pub(crate) fn section(holders: &[ArrayHolder]) -> Option<Section> {
     let note = "bytes on the fullest device, as they were asked for; an array that several variables hold is listed \
                 under the nearest";
     let table = Table::new(&["variable", "arrays", "bytes"], rows.collect(), note);
-    let title = "variables that held arrays when memory ran out";
+    let title = "variables that held arrays when the program ended";
     (!holders.is_empty()).then(|| Section::new(title, Content::Table(table)))
 }
 

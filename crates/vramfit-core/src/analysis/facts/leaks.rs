@@ -1,17 +1,17 @@
-//! What grows from step to step and never shrinks.
+//! What grows from step to step and never shrinks: in every step, or in every tenth one.
 //!
 //! The state right before a call of the step is compared with that before the call before. Which
 //! program is the step is only known at the end, so a provisional one goes along: the program with the
 //! strongest evidence for being the step, and of equals the one that has needed most so far. Of equals
 //! it is changed only for one that needs twice as much, or two programs that need the same would take
-//! turns and no step would ever end. Without a step there is nothing to leak in.
+//! turns and no step would ever end. A run without a training has growth from call to call of a program.
 
 use rustc_hash::FxHashMap;
 
 use serde::Serialize;
 
 use crate::analysis::arrays::{AllocationSites, NO_PROGRAM, Sum};
-use crate::analysis::programs::Evidence;
+use crate::analysis::programs::{Evidence, Programs};
 use crate::bytes::Bytes;
 use crate::replay::Block;
 use crate::section::Section;
@@ -26,13 +26,17 @@ const MIN_STEPS: u64 = 3;
 /// The same for what has become larger but not more: one array that is replaced by a longer one may
 /// do so a few times by chance.
 const MIN_STEPS_OF_ONE_ARRAY: u64 = 8;
+/// How often a candidate must have grown at equal distances of more than one step.
+const MIN_EQUAL_DISTANCES: u64 = 4;
+/// Calls in a row of a program that is no training step: weights are made one after another, too.
+const MIN_CALLS: u64 = 5;
 
 /// Arrays that grow in number or size from step to step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeakSummary {
     /// On which device.
     pub device: u32,
-    /// The bytes asked for in one step: exact where all steps grew alike, else their mean.
+    /// The bytes asked for in one step: exact where all steps grew alike, else their mean, rounded down.
     pub bytes_per_step: u64,
     /// The line that makes them, or that calls the program which does; empty if not known.
     pub site: String,
@@ -42,7 +46,12 @@ pub struct LeakSummary {
     pub purpose: Purpose,
     /// The program whose calls are the steps.
     pub step: String,
-    /// In how many steps in a row they grew, up to the last.
+    /// Whether that is the step of a training, as far as one can know: else it is growth and no leak.
+    #[serde(skip)]
+    pub is_training: bool,
+    /// In every how many steps they grew.
+    pub every_steps: u64,
+    /// In how many steps in a row they grew so, up to the last.
     pub steps: u64,
     /// By how many arrays in these steps.
     pub arrays: u64,
@@ -53,12 +62,45 @@ pub struct LeakSummary {
     pub allocated_bytes: u64,
 }
 
+impl LeakSummary {
+    /// Returns by how many bytes of the pool they grow in a step, on average.
+    pub fn allocated_bytes_per_step(&self) -> u64 {
+        self.allocated_bytes / (self.steps * self.every_steps).max(1)
+    }
+
+    /// Returns by how much they grow when, as `64.0 MiB more in every step`.
+    pub fn describe_growth(&self) -> String {
+        let bytes = Bytes(self.bytes / self.steps.max(1));
+        match (self.every_steps, self.is_training) {
+            (1, true) => format!("{bytes} more in every step"),
+            (1, false) => format!("{bytes} more in every call of `{}`", self.step),
+            (steps, true) => format!("{bytes} more every {steps} steps"),
+            (calls, false) => format!("{bytes} more every {calls} calls of `{}`", self.step),
+        }
+    }
+}
+
+/// The execution of a program, as [`Leaks`] needs it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) struct ProgramCall {
+    pub(in crate::analysis) entry: usize,
+    /// Whether no other program is more likely to be the step.
+    pub(in crate::analysis) is_likeliest: bool,
+    /// Whether its calls may be the steps of a training.
+    pub(in crate::analysis) is_of_training: bool,
+    /// Whether the program was not executed before.
+    pub(in crate::analysis) is_first: bool,
+}
+
 /// Follows every group of arrays from step to step.
 #[derive(Debug, Default)]
 pub(in crate::analysis) struct Leaks {
     step_program: Option<usize>,
+    is_training: bool,
     /// Calls of it so far.
     steps: u64,
+    /// Whether another program was executed for the first time after the last of them.
+    is_over: bool,
     sites: Vec<SiteGrowth>,
     /// Groups that changed since the last step.
     changed: Vec<u32>,
@@ -70,10 +112,12 @@ struct SiteGrowth {
     now: Sum,
     before: Sum,
     began: Sum,
-    /// Steps in a row in which it had grown.
-    steps: u64,
-    /// The last of them.
+    /// How often it had grown in a row, at equal distances.
+    growths: u64,
+    /// The step of the last of them.
     last: u64,
+    /// The distance in steps; 0 as long as it has grown once.
+    distance: u64,
     is_changed: bool,
 }
 
@@ -84,6 +128,8 @@ struct LeakCandidate {
     site: TextId,
     entry: u32,
     purpose: Purpose,
+    /// In every how many steps.
+    every_steps: u64,
     /// In how many steps in a row.
     steps: u64,
     /// By how many arrays in all of them.
@@ -125,77 +171,85 @@ impl Leaks {
         group
     }
 
-    /// Notes that a step is about to be executed. `is_likeliest` says that no other program is more likely
-    /// to be the step, and `rank` returns the evidence for a program, and what it has needed.
+    /// Notes that a program is about to be executed. `rank` returns the evidence for a program, and what it has needed.
     pub(in crate::analysis) fn on_execution(
         &mut self,
-        entry: usize,
-        is_likeliest: bool,
+        call: ProgramCall,
         rank: impl Fn(usize) -> (Evidence, u128),
     ) {
-        let other = self.step_program.filter(|known| *known != entry);
+        let other = self.step_program.filter(|known| *known != call.entry);
         let change = match other {
+            _ if self.is_training && !call.is_of_training => false,
             Some(step_program) => {
-                let (new, old) = (rank(entry), rank(step_program));
-                is_likeliest && (new.0 > old.0 || new.1 >= old.1.saturating_mul(2))
+                let (new, old) = (rank(call.entry), rank(step_program));
+                call.is_likeliest && (new.0 > old.0 || new.1 >= old.1.saturating_mul(2))
             }
             None => self.step_program.is_none(),
         };
         if change {
-            self.step_program = Some(entry);
+            self.step_program = Some(call.entry);
+            self.is_training = call.is_of_training;
             self.steps = 0;
             for group in &mut self.sites {
                 group.before = group.now;
-                (group.steps, group.is_changed) = (0, false);
+                (group.growths, group.is_changed) = (0, false);
             }
             self.changed.clear();
         }
-        if self.step_program == Some(entry) {
+        if self.step_program == Some(call.entry) {
+            // That it is the step of a training is known some calls later.
+            self.is_training |= call.is_of_training;
             self.on_step();
+        } else {
+            self.is_over |= call.is_first;
         }
     }
 
     fn on_step(&mut self) {
         self.steps += 1;
+        self.is_over = false;
         for owner in self.changed.drain(..) {
             let group = &mut self.sites[owner as usize];
-            let (now, before) = (group.now, group.before);
-            // Before the first step there was no step to grow in.
-            let grew = self.steps > 1 && now.bytes > before.bytes && now.count >= before.count;
-            if !grew {
-                group.steps = 0;
-            } else if group.steps > 0 && group.last + 1 == self.steps {
-                group.steps += 1;
-            } else {
-                (group.steps, group.began) = (1, before);
-            }
-            group.last = self.steps;
-            group.before = now;
             group.is_changed = false;
+            // Before the first step there was no step to grow in.
+            if self.steps > 1 {
+                group.on_step(self.steps);
+            }
+            group.before = group.now;
         }
     }
 
-    /// Returns what grew in each of the last steps, the most bytes a step first. `name` returns that of the program of an
-    /// entry.
+    /// Returns what grew in each of the last steps, the most bytes a step first.
     pub(in crate::analysis) fn summary(
         &self,
         sites: &AllocationSites,
-        name: &dyn Fn(usize) -> String,
+        programs: &Programs,
         text: &dyn Fn(TextId) -> String,
     ) -> Vec<LeakSummary> {
-        // Without a step there is nothing to leak in.
-        let Some(step_program) = self.step_program else {
+        let name = |entry| text(programs.name(entry));
+        // What was made before a program that came new was made for it: weights, for a forward pass.
+        let Some(step_program) = self.step_program.filter(|_| self.is_training || !self.is_over)
+        else {
             return Vec::new();
+        };
+        // The steps of a training have one name; other calls that are as many may have that of the program that leaves
+        // something.
+        let counted = |candidate: &LeakCandidate| {
+            let own = Some(candidate.entry as usize).filter(|_| candidate.entry != NO_PROGRAM);
+            let is_as_often = |own: &usize| programs.calls(*own) == programs.calls(step_program);
+            own.filter(|_| !self.is_training).filter(is_as_often).unwrap_or(step_program)
         };
         let candidates = self.candidates(sites).into_iter();
         candidates
             .map(|candidate| LeakSummary {
                 device: candidate.device,
-                bytes_per_step: candidate.bytes / candidate.steps.max(1),
+                bytes_per_step: candidate.bytes / (candidate.steps * candidate.every_steps).max(1),
                 site: text(candidate.site),
                 program: (candidate.entry != NO_PROGRAM).then(|| name(candidate.entry as usize)),
                 purpose: candidate.purpose,
-                step: name(step_program),
+                step: name(counted(&candidate)),
+                is_training: self.is_training,
+                every_steps: candidate.every_steps,
                 steps: candidate.steps,
                 arrays: candidate.arrays,
                 bytes: candidate.bytes,
@@ -209,11 +263,13 @@ impl Leaks {
         let mut found: FxHashMap<_, LeakCandidate> = FxHashMap::default();
         for (group, owner) in self.sites.iter().zip(0..) {
             let arrays = group.before.count.saturating_sub(group.began.count);
-            let grows = match arrays >= group.steps {
-                true => group.steps >= MIN_STEPS,
-                false => group.steps >= MIN_STEPS_OF_ONE_ARRAY,
+            let least = match (arrays >= group.growths, group.distance) {
+                (false, _) => MIN_STEPS_OF_ONE_ARRAY,
+                (true, 0 | 1) => MIN_STEPS,
+                (true, _) => MIN_EQUAL_DISTANCES,
             };
-            if !grows || group.last != self.steps {
+            let least = if self.is_training { least } else { least.max(MIN_CALLS - 1) };
+            if group.growths < least || self.steps - group.last >= group.distance {
                 continue;
             }
             let site = sites.get(owner);
@@ -223,22 +279,42 @@ impl Leaks {
                 site: site.site,
                 entry: site.entry,
                 purpose: site.purpose,
-                steps: group.steps,
+                every_steps: group.distance,
+                steps: group.growths,
                 arrays,
                 bytes: now.bytes.saturating_sub(began.bytes),
                 allocated_bytes: now.allocated_bytes.saturating_sub(began.allocated_bytes),
             };
-            let key = (site.device, site.site, site.entry, site.purpose);
+            let key = (site.device, site.site, site.entry, site.purpose, group.distance);
             let whole = found.entry(key);
             whole.and_modify(|whole| whole.merge(&candidate)).or_insert(candidate);
         }
         let mut found: Vec<_> = found.into_values().collect();
         found.sort_by_key(|candidate| {
-            let a_step = candidate.bytes / candidate.steps.max(1);
+            let a_step = candidate.bytes / (candidate.steps * candidate.every_steps).max(1);
             let site = (candidate.device, candidate.site, candidate.entry, candidate.purpose as u8);
-            (std::cmp::Reverse(a_step), site)
+            (std::cmp::Reverse(a_step), site, candidate.every_steps)
         });
         found
+    }
+}
+
+impl SiteGrowth {
+    /// Compares what is there with what was there at the step before.
+    fn on_step(&mut self, step: u64) {
+        let (now, before) = (self.now, self.before);
+        if now.bytes < before.bytes || now.count < before.count {
+            self.growths = 0;
+        } else if now.bytes > before.bytes {
+            let distance = step - self.last;
+            if self.growths == 1 {
+                self.distance = distance;
+            } else if self.growths == 0 || self.distance != distance {
+                (self.growths, self.distance, self.began) = (0, 0, before);
+            }
+            self.growths += 1;
+            self.last = step;
+        }
     }
 }
 
@@ -271,30 +347,32 @@ pub fn section(leaks: &[LeakSummary], spare_bytes: impl Fn(u32) -> Option<u64>) 
             "only device {device} is shown; leaks of other devices are in the JSON output"
         ));
     }
-    let per_step: u64 = here.iter().map(|leak| leak.allocated_bytes / leak.steps.max(1)).sum();
+    let per_step: u64 = here.iter().map(|leak| leak.allocated_bytes_per_step()).sum();
     let steps = spare_bytes(device).and_then(|spare| spare.checked_div(per_step));
+    let (title, unit) = match here[0].is_training {
+        true => ("possible memory leaks: memory that grows from step to step", "steps"),
+        false => ("memory that grows from call to call", "calls"),
+    };
     points.extend(
-        steps.map(|steps| format!("at this rate, memory runs out after about {steps} more steps")),
+        steps.map(|steps| format!("at this rate, memory runs out after about {steps} more {unit}")),
     );
-    Section::list("possible memory leaks: memory that grows in every step", points)
+    Section::list(title, points)
 }
 
 fn point(leak: &LeakSummary) -> String {
-    let bytes = Bytes(leak.bytes_per_step);
     let line = line_or_unknown(&leak.site);
     let purpose = leak.purpose.label();
     let origin = match &leak.program {
         Some(program) => format!("{purpose} of `{program}`"),
         None => purpose.to_owned(),
     };
-    let mean = if leak.bytes.is_multiple_of(leak.steps.max(1)) { "" } else { "on average " };
+    let is_mean = !leak.bytes.is_multiple_of(leak.steps.max(1));
+    let mean = if is_mean { ", on average" } else { "" };
     let arrays = match leak.arrays {
         0 => "with no more arrays".to_owned(),
         1 => "1 array in total".to_owned(),
         count => format!("{count} arrays in total"),
     };
-    let steps = leak.steps;
-    format!(
-        "grows by {mean}{bytes} per step: {line}, {origin}; in each of the last {steps} steps, {arrays}"
-    )
+    let (growth, times) = (leak.describe_growth(), leak.steps);
+    format!("{growth}{mean}: {line}, {origin}; {times} times in a row up to the end, {arrays}")
 }

@@ -25,11 +25,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
 
 /// A recorded run shows what stays allocated after each step.
 fn leak(facts: &Facts<'_>) -> Option<Judgement> {
-    let (event, (bytes, site)) = facts.log.find(|message| match message {
-        Message::Leak { bytes_per_step, site } => Some((*bytes_per_step, site.clone())),
+    let (event, (growth, site)) = facts.log.find(|message| match message {
+        Message::Leak { growth, site } => Some((growth.clone(), site.clone())),
         _ => None,
     })?;
-    let summary = format!("{} more stay allocated after each step, made at {site}", Bytes(bytes));
+    let summary = format!("{growth} stay allocated, made at {site}");
     Some(Judgement::likely(summary, facts.quote_with_request(event)))
 }
 

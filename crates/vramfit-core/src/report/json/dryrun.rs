@@ -210,8 +210,13 @@ fn device(summary: &RunSummary, device: &DeviceSummary) -> Value {
 
 fn findings(summary: &RunSummary) -> Value {
     let likely_cause = |site| json!({"kind": "placeholder_read", "site": site});
+    let growth = |is_training| {
+        let leaks = summary.leaks.iter().filter(|leak| leak.is_training == is_training);
+        leaks.collect::<Vec<_>>()
+    };
     json!({
-        "leaks": summary.leaks,
+        "leaks": growth(true),
+        "growth": growth(false),
         "array_holders": summary.array_holders,
         "likely_cause": summary.likely_cause().map(likely_cause),
         "not_computed": summary.not_computed,

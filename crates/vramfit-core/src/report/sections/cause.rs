@@ -33,7 +33,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
         sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
-        sentences.extend(facts::array_holders::sentence(&summary.array_holders, cause.total_bytes));
+        sentences.extend(holder(summary, cause.total_bytes));
         sentences.extend(update_outside(summary, cause.total_bytes));
         sentences.extend(constants(summary, cause.total_bytes));
         // What was measured says more than what would remain.
@@ -79,12 +79,21 @@ pub(super) fn undivided_batch(summary: &RunSummary) -> Option<&UndividedBatch> {
     program.undivided_batch.as_ref().filter(|_| is_of_peak)
 }
 
+/// Names what holds most of the arrays, where memory ran out or grows.
+fn holder(summary: &RunSummary, total_bytes: u64) -> Option<String> {
+    shows_holders(summary)
+        .then(|| facts::array_holders::sentence(&summary.array_holders, total_bytes))
+        .flatten()
+}
+
+/// Returns `true` if it matters who holds arrays.
+pub(in crate::report) fn shows_holders(summary: &RunSummary) -> bool {
+    summary.is_refused() || summary.leaks.iter().any(|leak| summary.is_relevant(leak))
+}
+
 pub(super) fn leak(leak: &LeakSummary) -> String {
-    format!(
-        "possible memory leak: {} more in every step, from {}",
-        Bytes(leak.bytes_per_step),
-        file_name(line_or_unknown(&leak.site))
-    )
+    let kind = if leak.is_training { "possible memory leak" } else { "memory grows" };
+    format!("{kind}: {}, from {}", leak.describe_growth(), file_name(line_or_unknown(&leak.site)))
 }
 
 /// Says that gradients are arrays, since the update is no part of the program that computes them.
