@@ -22,6 +22,7 @@ mod explain {
     mod fits;
     mod pages;
     mod process;
+    mod proofs;
     mod remedies;
 }
 mod lint;

@@ -100,6 +100,11 @@ impl Block {
         &self.text
     }
 
+    /// Returns `true` if it ends with a complete line.
+    pub(super) fn ends_line(&self) -> bool {
+        self.raw.last().is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
+    }
+
     /// Normalizes what it holds. `first_line` is the number of its first line.
     pub(super) fn normalize(&mut self, first_line: u64) {
         self.text.clear();
@@ -212,9 +217,13 @@ impl Block {
 
     /// Returns `true` if a position is at the beginning of a word.
     pub(super) fn begins_word(&self, at: usize) -> bool {
+        !self.byte_before(at).is_some_and(|byte| byte.is_ascii_alphanumeric())
+    }
+
+    /// Returns the byte of the log in front of a position, in the same line.
+    pub(super) fn byte_before(&self, at: usize) -> Option<u8> {
         let (_, raw, begin) = self.locate(at);
-        let before = begin.checked_sub(1).and_then(|before| raw.get(before));
-        !before.is_some_and(u8::is_ascii_alphanumeric)
+        raw.get(begin.checked_sub(1)?).copied()
     }
 
     /// Returns the line that a position of the normalized text is in, its own bytes, and where in these the position is.

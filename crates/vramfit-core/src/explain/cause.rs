@@ -102,9 +102,9 @@ impl CauseId {
                  vramfit models NVIDIA GPUs; OpenXLA documents the errors of TPUs."
             }
             CauseId::RequestLargerThanGpu => {
-                "One array or one block of temporaries is larger than the whole memory of the GPU. No setting \
-                 of the pool, no other allocator and no restart changes that. It is certain where the log \
-                 names the GPU, or where no GPU has so much memory."
+                "One array or one block of temporaries is larger than the whole memory of the GPU. No restart and \
+                 no setting changes that, but unified memory, which takes memory of the host as well, slowly. It is \
+                 certain where the log names the GPU, or where no GPU has so much memory."
             }
             CauseId::AddressSpace => {
                 "`CUDA_ERROR_OUT_OF_MEMORY` also means that addresses ran out. CUDA, and pools of virtual \

@@ -3,6 +3,7 @@
 use super::ExplainOptions;
 use super::cause::Evidence;
 use super::figures::{Figures, scale_budget};
+use super::handled::AfterFailure;
 use super::log::{Event, Log};
 use super::message::{HostFailure, Message, Subject};
 use super::request::Request;
@@ -18,6 +19,8 @@ pub(super) struct Facts<'a> {
     pub(super) requests: Vec<Request>,
     /// Those that the program handled before: it went on with its steps.
     pub(super) handled_requests: Vec<Request>,
+    /// What became of the program after the last failure.
+    pub(super) after_failure: Option<AfterFailure>,
     pub(super) figures: Figures,
     /// The settings of the pool.
     pub(super) settings: PoolSettings,
@@ -59,10 +62,13 @@ impl<'a> Facts<'a> {
             "" => log.command(),
             command => command.to_owned(),
         };
-        let mut facts = Facts { log, requests, handled_requests, figures, settings, command };
+        let after_failure = log.after_failure();
+        let mut facts =
+            Facts { log, requests, handled_requests, after_failure, figures, settings, command };
         let need = facts.need();
         facts.figures.needed_bytes = need.map(|need| need.bytes);
         facts.figures.needed_is_least = need.is_some_and(|need| need.is_least);
+        facts.figures.needed_is_of_program = need.is_some_and(|need| need.is_of_program);
         facts.figures.needed_is_most = need.is_some_and(|need| need.is_most());
         facts
     }
@@ -119,6 +125,21 @@ impl<'a> Facts<'a> {
     /// Returns `true` if the program went on with its steps after this event.
     pub(super) fn goes_on_after(&self, event: &Event) -> bool {
         self.log.steps.count > event.step_lines_before
+    }
+
+    /// Returns `true` if it did so, and no error ended it later.
+    pub(super) fn goes_on_well_after(&self, event: &Event) -> bool {
+        let is_error = |message: &Message| {
+            matches!(message, Message::Exception { .. } | Message::PeerFailure | Message::Abort)
+        };
+        let fails = self.log.all(is_error).any(|error| error.order > event.order);
+        self.log.sources.len() == 1 && self.goes_on_after(event) && !fails
+    }
+
+    /// Returns `true` if the program says before this event that it has come to its end.
+    pub(super) fn has_ended_before(&self, event: &Event) -> bool {
+        let last = self.log.ended.filter(|_| self.log.sources.len() == 1);
+        last.is_some_and(|(order, _)| order < event.order) && !self.goes_on_after(event)
     }
 
     /// Quotes an event.

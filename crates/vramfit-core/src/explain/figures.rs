@@ -103,6 +103,8 @@ pub struct Figures {
     pub needed_is_least: bool,
     /// Whether they are an upper bound: the most that was in use before the failure, and the request.
     pub needed_is_most: bool,
+    /// Whether they are what XLA says of one program, without arrays that it does not take.
+    pub needed_is_of_program: bool,
     /// The program, where nothing but its outputs takes memory.
     pub outputs_only: Option<OutputsOnly>,
     /// Total memory of the GPU.
@@ -118,9 +120,11 @@ pub struct Figures {
 impl Figures {
     /// Joins the figures of a log with what is known beside it.
     pub(super) fn join(log: &Log, request: Option<&Request>, options: &ExplainOptions) -> Figures {
+        let other = other_request(log).filter(|_| request.is_none());
+        let size = request.map(|request| request.size).or(other);
         let mut figures = Figures {
-            requested_bytes: request.map(requested).or_else(|| other_request(log)),
-            requested_is_exact: request.is_some_and(|request| request.size.is_exact()),
+            requested_bytes: request.map(requested).or(other.map(|size| size.bytes)),
+            requested_is_exact: size.is_some_and(Size::is_exact),
             rounded_bytes: request.and_then(|request| request.rounded),
             program: request.and_then(|request| request.program.clone()),
             jax: options.jax.or(log.jax().map(|(_, version)| version)),
@@ -171,6 +175,34 @@ impl Figures {
             self.gpu_free_bytes = Some(free);
             self.gpu_total_bytes = Some(total);
         }
+        let is_slice = self.gpu.and_then(in_catalog).is_some_and(|gpu| gpu.mig_parent.is_some());
+        if gpu.is_none() && !is_slice {
+            self.name_slice(log);
+        }
+    }
+
+    /// Names the MIG slice that the program had of the named GPU, by its profile or by its memory; no GPU where neither
+    /// is one of the catalog.
+    fn name_slice(&mut self, log: &Log) {
+        let profile = log.find_same(|message| match message {
+            Message::MigSlice { profile } if !profile.is_empty() => Some(profile.clone()),
+            _ => None,
+        });
+        let is_sliced = log.has(|message| matches!(message, Message::MigSlice { .. }));
+        let whole = gpu::all().iter().find(|known| Some(known.name.as_str()) == self.gpu);
+        let Some(whole) = whole else { return };
+        let told = self.gpu_total_bytes.filter(|total| *total < whole.total_memory_bytes / 10 * 9);
+        if told.is_none() && !is_sliced {
+            return;
+        }
+        let slices = gpu::all().iter().filter(|gpu| gpu.mig_parent.as_ref() == Some(&whole.name));
+        let slice = slices.into_iter().find(|slice| match (&profile, told) {
+            (Some(profile), _) => slice.name.ends_with(profile.as_str()),
+            (None, Some(told)) => told.abs_diff(slice.total_memory_bytes) <= told / 50,
+            (None, None) => false,
+        });
+        self.gpu = slice.map(|slice| slice.name.as_str());
+        self.gpu_total_bytes = told.or(slice.map(|slice| slice.total_memory_bytes));
     }
 
     /// Adds what the program has printed of `memory_stats()`, and what the client logs of its pool.
@@ -280,14 +312,14 @@ fn requested(request: &Request) -> u64 {
     }
 }
 
-/// Returns the bytes that were requested of the host, or by the autotuner.
-fn other_request(log: &Log) -> Option<u64> {
+/// Returns the size that was requested of the host, or by the autotuner.
+fn other_request(log: &Log) -> Option<Size> {
     let found = log.find(|message| match message {
         Message::Host { size, .. } => *size,
         Message::DirectRefusal { size } => Some(*size),
         _ => None,
     });
-    found.map(|(_, size)| size.bytes)
+    found.map(|(_, size)| size)
 }
 
 /// What XLA's scheduler keeps of the budget, in percent: `xla_gpu_memory_limit_slop_factor`.

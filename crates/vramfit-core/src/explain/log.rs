@@ -81,6 +81,10 @@ pub struct Log {
     /// The line of the first buffer.
     pub(super) first_buffer: Option<Evidence>,
     pub(super) steps: Counter,
+    /// The number of the last line of progress.
+    pub(super) last_step_line: u64,
+    /// The order and the number of the last line that says that the program has come to its end.
+    pub(super) ended: Option<(u64, u64)>,
     /// Line of the last message about a checkpoint or an evaluation.
     other_phase_line: u64,
     /// The line of a progress bar that has come to its end; 0 once another is on its way.
@@ -159,6 +163,10 @@ impl Log {
                 return;
             }
             Message::Dump(line) => return self.add_dump_line(line, block, at),
+            Message::Ended => {
+                self.ended = Some((self.next_order, block.line_number(at)));
+                return;
+            }
             _ => {}
         }
         let kept = self.kinds.entry(std::mem::discriminant(&message)).or_default();
@@ -222,7 +230,9 @@ impl Log {
 
     fn keep_dump(&mut self, dump: DumpBuilder) {
         if let Some(dump) = dump.build().filter(|_| self.dumps.len() < MAX_DUMPS) {
-            self.dumps.push(dump);
+            let is_of_cuda = self.has(|message| matches!(message, Message::AsyncRefusal { .. }))
+                && !self.has(|message| matches!(message, Message::PoolRefusal { .. }));
+            self.dumps.push(PoolDump { is_of_cuda, ..dump });
         }
     }
 
@@ -262,6 +272,7 @@ impl Log {
             self.steps.first = Some(self.evidence(&block.quote(at)));
         }
         self.steps.count += 1;
+        self.last_step_line = block.line_number(at);
         self.steps.number = self.steps.number.max(number);
     }
 

@@ -1,9 +1,9 @@
 //! What a message in a log says.
 
-use serde::Serialize;
-
+use super::ListedBuffer;
+pub use super::dump_line::BinFigures;
+pub(super) use super::dump_line::{DumpLine, PoolFigures, PoolStats};
 use super::number::Size;
-use super::{ListedBuffer, LoggedChunk};
 use crate::allocator::PoolEnd;
 
 /// A message that is about memory, or about what failed instead.
@@ -41,6 +41,8 @@ pub(super) enum Message {
     Installation,
     /// Two libraries are not of the releases that they were compiled for.
     VersionMismatch,
+    /// JAX's plugin for the GPU and jaxlib are of different releases.
+    PluginMismatch,
     /// A kernel needs more shared memory, or other resources, than a multiprocessor has.
     KernelResources,
     /// The allocator of another framework in the process found no GPU memory.
@@ -49,6 +51,8 @@ pub(super) enum Message {
     Workspace { routine: String },
     /// The compiler found no memory, or no address, for one more compiled program on the host.
     CompiledPrograms,
+    /// The end of the log cuts off the message about a request that failed.
+    CutOff,
     /// Words about memory that are no message known here.
     MemoryNamed,
     /// The autotuner, or a candidate that it tried, failed.
@@ -79,6 +83,8 @@ pub(super) enum Message {
     ArgumentsExceedLimit { arguments: u64, limit: Option<u64> },
     /// Memory of the host ran out.
     Host { how: HostFailure, size: Option<Size> },
+    /// The kernel killed a program for the host's memory, and names it.
+    KilledByName { program: String },
     /// Addresses ran out.
     AddressSpace { limit_named: bool },
     /// JAX, XLA or the plugin rejected a setting.
@@ -100,6 +106,10 @@ pub(super) enum Message {
     TpuProgramLoad,
     /// A TPU is the device.
     Tpu { out_of_memory: bool },
+    /// A kernel needs more memory inside of a TPU's core than there is: VMEM or SMEM.
+    TpuOnChip,
+    /// The GPU is none of NVIDIA's.
+    OtherPlatform(Platform),
     /// Another process of the job is gone, or does not answer.
     PeerFailure,
     /// Arrays that a function takes from its surroundings, not as arguments: `A large amount of constants were captured
@@ -131,6 +141,8 @@ pub(super) enum Message {
     Compilation { program: String },
     /// The number of a step.
     Step { number: u64, is_last: bool },
+    /// The program says that it has come to its end: `training finished`, `final loss: 0.1`.
+    Ended,
     /// Checkpoints are copied to pinned memory of the host.
     PinnedTransfers,
     /// Something of JAX, so that JAX runs in this process.
@@ -141,6 +153,8 @@ pub(super) enum Message {
     Jax { version: (u32, u32, u32) },
     /// A GPU of the catalog, by its name there.
     Gpu { name: &'static str },
+    /// A slice of a GPU, by its profile, such as `1g.10gb`; empty where the message does not name it.
+    MigSlice { profile: String },
     /// What a program needs, by what XLA has dumped of it: not that it failed.
     DumpedProgram { need: LoggedProgramNeed },
     /// The map of a pool, without the request that failed.
@@ -249,6 +263,24 @@ pub(super) enum DriverCall {
     Unknown,
 }
 
+/// What JAX computes on where that is no GPU of NVIDIA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Platform {
+    /// GPUs of AMD.
+    Rocm,
+    /// GPUs of Apple.
+    Metal,
+}
+
+impl Platform {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Platform::Rocm => "GPUs of AMD (ROCm)",
+            Platform::Metal => "GPUs of Apple (Metal)",
+        }
+    }
+}
+
 /// A library beside XLA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Library {
@@ -289,6 +321,10 @@ pub(super) enum HostFailure {
     CpuBackend,
     /// The kernel or a job manager killed the process for its use of memory.
     Killed,
+    /// The kernel looked for a process to kill, and the line does not say which it took.
+    KillerRan,
+    /// A process of the job was killed that is in none of its steps, such as one of a login.
+    KilledBesideSteps,
     /// The process was killed, and nobody says why.
     KilledSilently,
     /// XLA's pool of pinned memory is full.
@@ -315,51 +351,6 @@ pub(super) enum StatName {
     LargestFreeBlock,
 }
 
-/// A line of the dump that a BFC pool logs when a request fails.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DumpLine {
-    /// `BFCAllocator dump for GPU_0_bfc`
-    Begin,
-    /// `Bin (256): Total Chunks: 3, Chunks in use: 2. …`
-    Bin(BinFigures),
-    /// `Next region of size 63707234304`
-    Region { bytes: u64 },
-    /// `InUse at 7f0000000000 of size 256 next 1`
-    Chunk(LoggedChunk),
-    /// `Sum Total of in-use chunks: 54.10GiB`
-    InUse { size: Size },
-    /// The pool's own figures, in one of three wordings.
-    Pool(PoolFigures),
-    /// `Stats:` and the lines below it.
-    Stats(PoolStats),
-    /// The map of 100 characters.
-    Map { cells: String },
-}
-
-/// What a dump says of the whole pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PoolFigures {
-    pub(super) pool: Size,
-    pub(super) limit: Size,
-    /// The size of the next region that the pool would ask for.
-    pub(super) next_region: Option<Size>,
-    /// The largest free chunk that the request could have.
-    pub(super) largest_usable: Option<Size>,
-    /// Free chunks together.
-    pub(super) free: Option<Size>,
-    /// Whether the pool grows; older releases do not say it.
-    pub(super) grows: Option<bool>,
-}
-
-/// The statistics of a pool, as its dump shows them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PoolStats {
-    pub(super) limit: Option<Size>,
-    pub(super) in_use: Option<Size>,
-    pub(super) peak_in_use: Option<Size>,
-    pub(super) largest_free_block: Option<Size>,
-}
-
 /// What one compiled program needs, by the kind of buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LoggedProgramNeed {
@@ -368,19 +359,4 @@ pub(super) struct LoggedProgramNeed {
     pub(super) live_out: Size,
     pub(super) temporaries: Size,
     pub(super) total: Size,
-}
-
-/// What a size class of the pool has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BinFigures {
-    /// The smallest size in it.
-    pub min_bytes: u64,
-    /// Chunks in it.
-    pub chunks: u64,
-    /// Those in use.
-    pub chunks_in_use: u64,
-    /// Their bytes, as precise as the log shows them.
-    pub bytes: u64,
-    /// Bytes of those in use.
-    pub bytes_in_use: u64,
 }

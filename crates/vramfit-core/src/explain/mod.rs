@@ -8,13 +8,13 @@
 //! | `scan.rs` | reads a log piece by piece |
 //! | `block.rs`, `normal.rs`, `line_prefix.rs`, `number.rs` | a stretch of it without layout; prefixes of lines; sizes |
 //! | `quote.rs` | lines as evidence |
-//! | `patterns/`, `message.rs` | the messages of XLA, CUDA and JAX, by version |
+//! | `patterns/`, `message.rs`, `dump_line.rs` | the messages of XLA, CUDA and JAX, by version |
 //! | `log.rs`, `request.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; requests that failed; the dump of a pool, as text and in binary form |
 //! | `summary_log.rs`, `program_dump.rs` | the same from a recorded run, and from what XLA dumps of a program |
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
 //! | `settings.rs`, `start.rs` | the pool's settings, and how the program was started |
 //! | `process_state.rs` | what the process that failed knows beside its log |
-//! | `later_error.rs` | the error that ended a program which had handled the failure |
+//! | `handled.rs`, `later_error.rs` | whether the program handled the failure; the error that ended it later |
 //! | `shares.rs` | who has how much of the GPU, by the message of another framework |
 //! | `need.rs`, `workload.rs` | how much the program needs, and what kind of program it is |
 //! | `facts.rs`, `causes/`, `cause.rs` | the causes, one file each |
@@ -24,9 +24,11 @@
 mod block;
 mod cause;
 mod causes;
+mod dump_line;
 mod facts;
 mod figures;
 mod fit;
+mod handled;
 mod later_error;
 mod line_prefix;
 mod log;
@@ -52,6 +54,7 @@ mod workload;
 
 pub use cause::{Cause, CauseId, Confidence, Evidence};
 pub use figures::{Figures, FitFigures, NeedFigures, OutputsOnly};
+pub use handled::AfterFailure;
 pub use later_error::LaterError;
 pub use log::Log;
 pub use page::page_head;
@@ -95,6 +98,8 @@ pub struct Explanation {
     pub speaks_of_memory: bool,
     /// The error that the program ended with, where it went on after the failure.
     pub later_error: Option<LaterError>,
+    /// What became of the program after the last failure, where the log shows it.
+    pub after_failure: Option<AfterFailure>,
     /// The variables that held arrays, where the process that failed was asked.
     pub array_holders: Vec<ArrayHolder>,
     /// The pool by address, where the log has it whole.
@@ -179,8 +184,10 @@ impl Explanation {
             }
             .to_owned();
         };
+        let handled = self.after_failure.and_then(AfterFailure::handled_by_line);
         let what = match first.id {
             CauseId::NotMemory | CauseId::WrongSetting => "",
+            _ if handled.is_some() => "out of memory, but handled: ",
             _ => "out of memory: ",
         };
         let later = self.later_error.as_ref().map_or_else(String::new, |error| {
@@ -215,6 +222,13 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
             quote.line, quote.text
         )
     }));
+    notes.extend(facts.platform().map(|platform| {
+        format!(
+            "vramfit models NVIDIA GPUs: what it computes and starts is not for {}",
+            platform.label()
+        )
+    }));
+    notes.extend(facts.after_failure.map(AfterFailure::note));
     notes.extend(setting);
     notes.extend(unknown.map(|event| {
         let quote = facts.quote(event);
@@ -226,6 +240,7 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
         causes,
         remedies,
         later_error: later_error::find(&facts),
+        after_failure: facts.after_failure,
         array_holders: options
             .process
             .as_ref()

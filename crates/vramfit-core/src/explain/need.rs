@@ -76,13 +76,24 @@ impl Facts<'_> {
     /// Returns the smallest GPU on which a pool of this fraction has so many bytes; of equally large ones the
     /// newest.
     pub(super) fn smallest_gpu(&self, bytes: u64, fraction: f64) -> Option<&'static Gpu> {
-        let has_room =
-            |gpu: &&Gpu| self.settings.limit_bytes(gpu.total_memory_bytes, fraction) >= bytes;
+        let limit = |gpu: &Gpu| self.settings.limit_bytes(gpu.total_memory_bytes, fraction);
+        let has_room = |gpu: &&Gpu| limit(gpu) >= bytes && self.is_larger(gpu, limit(gpu));
         let is_card = |gpu: &&Gpu| gpu.mig_parent.is_none() && !gpu.shares_host_memory;
         let cards = gpu::all().iter().filter(is_card);
         cards
             .filter(has_room)
             .min_by_key(|gpu| (gpu.total_memory_bytes >> 30, Reverse(gpu.compute_capability)))
+    }
+
+    /// Returns `true` if a GPU has more than the one of the log, or the pool that it would have more than that of the log.
+    fn is_larger(&self, gpu: &Gpu, limit: u64) -> bool {
+        let figures = &self.figures;
+        let most = figures.gpu_total_bytes.map(|total| {
+            let named = gpu::all().iter().find(|known| Some(known.name.as_str()) == figures.gpu);
+            named.map_or(total, |named| total.max(named.max_total_memory_bytes))
+        });
+        most.is_none_or(|most| gpu.total_memory_bytes > most)
+            && figures.limit_bytes.is_none_or(|seen| limit > seen)
     }
 
     /// Returns the smallest GPUs on which the program fits: with the default fraction, and with the largest one where

@@ -42,6 +42,8 @@ pub(super) struct PoolDump {
     pub(super) figures_at: Option<Evidence>,
     /// Index of the log that it is in.
     pub(super) source: usize,
+    /// Whether it is of CUDA's own pool. What that shows as its limit is how much it keeps, not how much it may take.
+    pub(super) is_of_cuda: bool,
 }
 
 impl PoolDump {
@@ -65,7 +67,9 @@ impl PoolDump {
 
     /// Returns the limit of the pool, and how far it may be from that.
     pub(super) fn limit(&self) -> Option<Size> {
-        // CUDA's own pool shows 0 and has none.
+        if self.is_of_cuda {
+            return None;
+        }
         let stats = self.stats.and_then(|stats| stats.limit).filter(|limit| limit.max() > 0);
         let figures = self.figures.map(|figures| figures.limit);
         match (stats, figures) {

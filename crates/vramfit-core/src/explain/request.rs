@@ -34,6 +34,28 @@ pub(super) enum RequestKind {
 impl Log {
     /// Returns the requests that failed, in order. Messages about the same request are one.
     pub(super) fn requests(&self) -> Vec<Request> {
+        let mut requests = self.all_requests();
+        // A candidate that the autotuner leaves out is no failure, where another request fails for good later.
+        let of_autotuner: Vec<bool> = requests
+            .iter()
+            .map(|request| self.is_line_of_autotuner(&self.events[request.event]))
+            .collect();
+        let left_out = of_autotuner.iter().take_while(|is| **is).count();
+        if left_out < requests.len() {
+            requests.drain(..left_out);
+        }
+        requests
+    }
+
+    /// Returns `true` if the autotuner has written a line itself.
+    fn is_line_of_autotuner(&self, event: &Event) -> bool {
+        self.events.iter().any(|other| {
+            matches!(other.message, Message::Autotuning { .. })
+                && (other.source, other.line) == (event.source, event.line)
+        })
+    }
+
+    fn all_requests(&self) -> Vec<Request> {
         let mut requests: Vec<Request> = Vec::new();
         for (index, event) in self.events.iter().enumerate() {
             let (size, kind) = match &event.message {

@@ -2,6 +2,7 @@
 
 use super::block::Block;
 use super::log::Log;
+use super::message::Message;
 use super::patterns::{MAX_MESSAGE_BYTES, PatternSet};
 
 /// How much of the log is searched at once.
@@ -69,14 +70,86 @@ impl LogScanner {
             true => (self.block.text().len(), self.block.raw_len()),
             false => self.block.last_line_before(LOOKAHEAD_BYTES),
         };
+        let cut = is_end.then(|| cut_message(&self.block)).flatten().filter(|cut| *cut >= from);
+        let to = cut.unwrap_or(to);
         let log = &mut self.log;
         let block = &self.block;
         PatternSet::get().each_message(block, from, to, |message, at| log.add(message, block, at));
         if is_end {
+            if let Some(cut) = cut {
+                self.log.add(Message::CutOff, &self.block, cut);
+            }
             return;
         }
         let (bytes, lines) = self.block.drop_before(raw_to.saturating_sub(LOOKBEHIND_BYTES));
         self.searched = raw_to - bytes;
         self.first_line += lines;
+    }
+}
+
+/// Returns where a message about a failed request begins that the end of the log cuts off: within its words, or within its
+/// size, of which the rest may be missing.
+fn cut_message(block: &Block) -> Option<usize> {
+    /// What stands in front of the words, and the words.
+    const MESSAGES: [(&[u8], &[u8]); 3] = [
+        (b"_bfc)", b"ranoutofmemorytryingtoallocate"),
+        (b"exhausted:", b"outofmemorywhiletryingtoallocate"),
+        (b"exhausted:", b"failedtoallocaterequestfor"),
+    ];
+    const MIN_BYTES: usize = 5;
+    if block.ends_line() {
+        return None;
+    }
+    let is_figure = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
+    let figure = block.text().iter().rev().take_while(is_figure).count();
+    let (words, figure) = block.text().split_at(block.text().len() - figure);
+    MESSAGES.iter().find_map(|(before, message)| {
+        let longest = match figure.is_empty() {
+            true => message.len(),
+            // The size is behind all of the words.
+            false => return words.ends_with(message).then(|| words.len() - message.len()),
+        };
+        let lengths = (MIN_BYTES..=longest).rev();
+        let length = lengths.into_iter().find(|length| words.ends_with(&message[..*length]))?;
+        words[..words.len() - length].ends_with(before).then(|| words.len() - length)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::{CauseId, Confidence, ExplainOptions, explain};
+
+    #[test]
+    fn a_log_may_end_inside_of_the_message() {
+        const REFUSED: &str = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 8.00GiB (rounded to 8589934592)";
+        const STATUS: &str =
+            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.";
+        for (message, from, whole) in [
+            (REFUSED, REFUSED.find("of memory").unwrap(), REFUSED.find("GiB").unwrap()),
+            (STATUS, STATUS.find("memory").unwrap(), STATUS.find("bytes").unwrap()),
+        ] {
+            for length in from..=message.len() {
+                let mut scanner = LogScanner::new("");
+                scanner.push(format!("step 1 loss 0.3\n{}", &message[..length]).as_bytes());
+                let explanation = explain(&scanner.finish(), &ExplainOptions::default());
+                let cause = &explanation.causes[0];
+                let is_cut = cause.summary.contains("cut off");
+                assert_eq!(is_cut, length <= whole, "{}", &message[..length]);
+                assert_eq!(cause.id, CauseId::PoolTooSmall, "{}", &message[..length]);
+                assert_eq!(explanation.figures.requested_bytes.is_none(), is_cut);
+                assert!(!is_cut || cause.confidence == Confidence::Possible);
+            }
+        }
+        let of_others = [
+            "RuntimeError: CUDA error: out of memory",
+            "srun: error: task 0: Out Of Memory",
+            "step 12",
+        ];
+        for log in of_others {
+            let mut scanner = LogScanner::new("");
+            scanner.push(log.as_bytes());
+            assert!(!scanner.finish().has(|message| *message == Message::CutOff), "{log}");
+        }
     }
 }

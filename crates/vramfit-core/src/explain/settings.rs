@@ -5,8 +5,8 @@ use super::message::Message;
 use super::process_state::ProcessState;
 use crate::allocator::{AllocatorKind, JaxVersion, PoolOptions};
 use crate::settings::{
-    ALLOCATOR, DEFAULT_FRACTION, FRACTION, OLD_FRACTION, PREALLOCATE, UNIFIED_MEMORY,
-    turns_preallocation_off,
+    self, ALLOCATOR, DEFAULT_FRACTION, FRACTION, OLD_FRACTION, PREALLOCATE, UNIFIED_MEMORY,
+    Version, turns_preallocation_off,
 };
 
 /// The default fraction before jaxlib 0.4.14.
@@ -43,6 +43,7 @@ impl PoolSettings {
     ) -> PoolSettings {
         let mut read =
             PoolSettings { jax, is_of_process: process.is_some(), ..PoolSettings::default() };
+        read.is_old_release = log.has(|message| *message == Message::OldRelease);
         let names = [OLD_FRACTION, FRACTION, PREALLOCATE, ALLOCATOR, UNIFIED_MEMORY];
         for (name, value) in process.iter().flat_map(|process| {
             names.iter().filter_map(|name| process.environment.get_key_value(*name))
@@ -51,7 +52,7 @@ impl PoolSettings {
         }
         for (_, message) in log.messages() {
             match message {
-                Message::OldRelease => read.is_old_release = true,
+                Message::AsyncRefusal { .. } => read.allocator = Some(AllocatorKind::CudaAsync),
                 Message::Setting { name, value } if process.is_none() => read.set(name, value),
                 _ => {}
             }
@@ -61,6 +62,7 @@ impl PoolSettings {
 
     fn set(&mut self, name: &str, value: &str) {
         match name {
+            FRACTION if !self.reads_fraction() => {}
             FRACTION | OLD_FRACTION => {
                 let is_fraction = |value: &f64| *value > 0.0 && *value <= MAX_READ_FRACTION;
                 let parsed = value.parse().ok().filter(is_fraction);
@@ -71,6 +73,20 @@ impl PoolSettings {
             UNIFIED_MEMORY => self.unified_memory = !matches!(value, "false" | "0" | "False"),
             _ => {}
         }
+    }
+
+    /// Returns `true` if the release reads [`FRACTION`]: old ones have [`OLD_FRACTION`] only.
+    fn reads_fraction(&self) -> bool {
+        let is_read = |(major, minor, patch)| {
+            let setting = settings::find(FRACTION);
+            setting.is_none_or(|setting| setting.is_read_by(Version::new(major, minor, patch)))
+        };
+        !self.is_old_release && self.jax.is_none_or(is_read)
+    }
+
+    /// Returns the name of the fraction that the release reads.
+    pub(super) fn fraction_name(&self) -> &'static str {
+        if self.reads_fraction() { FRACTION } else { OLD_FRACTION }
     }
 
     /// Returns `true` if the allocator takes a pool, of which fraction and preallocation decide the size.

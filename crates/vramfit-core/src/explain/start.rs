@@ -45,23 +45,68 @@ pub(crate) struct BatchOption {
     pub(crate) size: u64,
 }
 
-/// Returns the option of a command that names the size of a batch: `--batch_size 64`, `train.batch=64`.
+/// Returns the option of a command that names the size of a batch: `--batch_size 64`, `train.batch=64`, `--bs 64`.
 pub(crate) fn batch_option(command: &str) -> Option<BatchOption> {
     let words: Vec<&str> = command.split(' ').collect();
-    let is_batch = |name: &str| name.to_ascii_lowercase().contains("batch");
-    words.iter().enumerate().find_map(|(at, word)| {
-        let (place, size, replaced) = match word.split_once('=') {
-            Some((name, value)) if is_batch(name) => (at, value, format!("{name}={{batch}}")),
-            None if word.starts_with('-') && is_batch(word) => {
-                (at + 1, *words.get(at + 1)?, "{batch}".to_owned())
-            }
-            _ => return None,
-        };
-        let size = size.parse().ok().filter(|size| *size > 0)?;
-        let mut words: Vec<&str> = words.clone();
-        words[place] = &replaced;
-        Some(BatchOption { command: words.join(" "), size })
-    })
+    let found = batch_values(&words).into_iter();
+    let (place, name, size) = found
+        .filter_map(|(place, name, value)| Some((place, name, value.parse::<u64>().ok()?)))
+        .find(|(.., size)| *size > 0)?;
+    let replaced = match name {
+        Some(name) => format!("{name}={{batch}}"),
+        None => "{batch}".to_owned(),
+    };
+    let mut words = words;
+    words[place] = &replaced;
+    Some(BatchOption { command: words.join(" "), size })
+}
+
+/// Returns `true` if a command has an option for its batch, also one whose value is not a number, such as `$BATCH`.
+pub(super) fn names_batch(command: &str) -> bool {
+    let words: Vec<&str> = command.split(' ').collect();
+    !batch_values(&words).is_empty()
+}
+
+/// Returns the values that say how large a batch is: which word has each, the name in front of it if it is in the same
+/// word, and the value.
+fn batch_values<'a>(words: &[&'a str]) -> Vec<(usize, Option<&'a str>, &'a str)> {
+    let values = words.iter().enumerate().filter_map(|(at, word)| match word.split_once('=') {
+        Some((name, value)) => is_batch(name).then_some((at, Some(name), value)),
+        None if word.starts_with('-') && is_batch(word) => {
+            words.get(at + 1).map(|value| (at + 1, None, *value))
+        }
+        None => None,
+    });
+    values.collect()
+}
+
+/// Returns `true` if an option says how large the batch of the training is.
+fn is_batch(name: &str) -> bool {
+    const SIZES: [&str; 6] = ["batch", "batchsize", "bs", "bsz", "minibatch", "microbatch"];
+    // Of the evaluation, and what is no size.
+    const OTHERS: [&str; 14] = [
+        "eval",
+        "val",
+        "valid",
+        "validation",
+        "test",
+        "predict",
+        "num",
+        "n",
+        "norm",
+        "steps",
+        "accumulation",
+        "first",
+        "index",
+        "id",
+    ];
+    if name == "-b" {
+        return true;
+    }
+    let last = name.trim_start_matches('-').rsplit('.').next().unwrap_or(name);
+    let last = last.to_ascii_lowercase();
+    let words: Vec<&str> = last.split(['-', '_']).collect();
+    words.iter().any(|word| SIZES.contains(word)) && !words.iter().any(|word| OTHERS.contains(word))
 }
 
 #[cfg(test)]
@@ -90,6 +135,23 @@ mod tests {
                 "XLA_CLIENT_MEM_FRACTION=0.9 uv run scripts/fit.py pi0 --batch-size=8\n",
                 "uv run scripts/fit.py pi0 --batch-size=8",
             ),
+            ("$ conda run -n x python train.py --bs 64\n", "python train.py --bs 64"),
+            ("$ mpirun -n 4 python train.py\n", "python train.py"),
+            (
+                "$ accelerate launch --num_processes 4 train.py --lr 1\n",
+                "accelerate launch --num_processes 4 train.py --lr 1",
+            ),
+            ("$ cd x && python train.py\n", "python train.py"),
+            ("$ source venv/bin/activate; python train.py; echo done\n", "python train.py"),
+            ("$ python -u -m pkg.train --lr 1\n", "python -u -m pkg.train --lr 1"),
+            ("$ env A=1 python -X dev train.py\n", "python -X dev train.py"),
+            ("$ srun -N 2 --gpus 4 python train.py\n", "python train.py"),
+            ("$ nohup python train.py --lr 1 >out.log 2>&1 &\n", "python train.py --lr 1"),
+            ("$ python train.py --lr 1&\n", "python train.py --lr 1"),
+            ("$ xvfb-run -a python3 train.py\n", "python3 train.py"),
+            ("$ python -c 'import train'\n", PLACEHOLDER),
+            ("$ python train.py --note 'a; b'\n", PLACEHOLDER),
+            ("$ bash run.sh\n", PLACEHOLDER),
             // Sentences, installations, and libraries in tracebacks.
             ("I ran python fit.py and it died\n", PLACEHOLDER),
             ("$ python -m pip install jax\n$ python setup.py install\n", PLACEHOLDER),
@@ -120,6 +182,20 @@ mod tests {
                 "python fit.py data.batch_size=512",
                 Some(("python fit.py data.batch_size={batch}", 512)),
             ),
+            ("python fit.py --bs 64", Some(("python fit.py --bs {batch}", 64))),
+            ("python fit.py -b 64 --lr 1", Some(("python fit.py -b {batch} --lr 1", 64))),
+            (
+                "python fit.py --per_device_train_batch_size=4",
+                Some(("python fit.py --per_device_train_batch_size={batch}", 4)),
+            ),
+            (
+                "python fit.py --eval_batch_size=8 --trainBatch 2 --microBatchSize 3 --batchSize 64",
+                Some((
+                    "python fit.py --eval_batch_size=8 --trainBatch 2 --microBatchSize 3 --batchSize {batch}",
+                    64,
+                )),
+            ),
+            ("python fit.py --batch-norm 1 --num_batch 3 --test-batch-size 10", None),
             ("python fit.py --batches many", None),
             ("python batch.py 3", None),
         ] {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::ListedBuffer;
 use super::facts::Facts;
 use super::message::Message;
-use super::start::batch_option;
+use super::start::names_batch;
 
 /// What a program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Facts<'_> {
 
     /// Returns `true` if the program computes on a batch: the log names its size, or the program trains.
     pub(super) fn has_batch(&self) -> bool {
-        batch_option(&self.command).is_some()
+        names_batch(&self.command)
             || self.log.has(|message| matches!(message, Message::Batch))
             || self.workload() == Workload::Training
     }

@@ -134,6 +134,7 @@ fn figures(explanation: &Explanation) -> Option<Section> {
     };
     let needed_note = match figures.needed_is_least {
         true => "at least, by the log",
+        false if figures.needed_is_of_program => "by one program alone, as XLA compiled it",
         false if figures.needed_is_most => "at most: peak in use, and the request",
         false => "at the failure",
     };

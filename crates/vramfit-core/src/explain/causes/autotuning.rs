@@ -12,6 +12,17 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     if facts.requests.is_empty() && facts.goes_on_after(tried().last()?) {
         return None;
     }
+    // Nor where it went on to its steps, or to an evaluation, before a request failed for good.
+    let last = tried().last()?;
+    let goes_on_to = |request: &Event| {
+        let is_later = request.order > last.order && request.source == last.source;
+        is_later
+            && (request.step_lines_before > last.step_lines_before
+                || (request.in_other_phase && !last.in_other_phase))
+    };
+    if facts.request_event().is_some_and(goes_on_to) {
+        return None;
+    }
     let is_memory = |event: &&Event| event.message == Message::Autotuning { out_of_memory: true };
     let for_memory = tried().filter(is_memory).count();
     let other = tried().count() - for_memory;

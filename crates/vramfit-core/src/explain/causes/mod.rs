@@ -23,8 +23,10 @@ use std::cmp::Reverse;
 
 use super::cause::{Cause, CauseId, Confidence, Judgement};
 use super::facts::Facts;
+use super::handled::AfterFailure;
 use super::message::{DriverCall, Message, Reason};
 use super::remedy::beside;
+use super::remedy::platform::is_of_nvidia;
 
 /// Finds the causes, the likeliest first; of equally likely ones the most specific. What is certain leaves no
 /// alternatives; a setting that does nothing is none, and returned as a note then.
@@ -56,6 +58,12 @@ pub(super) fn find(facts: &Facts<'_>) -> (Vec<Cause>, Option<String>) {
             cause.confidence = cause.confidence.min(Confidence::Likely);
         }
     }
+    // What a program handled did not end it.
+    if facts.after_failure.and_then(AfterFailure::handled_by_line).is_some() {
+        for cause in &mut causes {
+            cause.confidence = cause.confidence.min(Confidence::Likely);
+        }
+    }
     causes.sort_by_key(|cause| (Reverse(cause.confidence), cause.id));
     let is_sure = |cause: &Cause| cause.confidence == Confidence::Sure;
     if !causes.first().is_some_and(is_sure) {
@@ -81,6 +89,7 @@ pub(super) fn is_gpu_memory_failure(message: &Message) -> bool {
         | Message::BudgetRefusal { .. }
         | Message::OtherAllocator(_)
         | Message::Workspace { .. }
+        | Message::CutOff
         | Message::DriverOutOfMemory { .. } => true,
         Message::DriverRefusal { pinned_host, .. } => !pinned_host,
         Message::Library { reason, .. } => *reason == Reason::Memory,
@@ -117,7 +126,10 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
             }
             _ => id.falsified_by().to_owned(),
         },
-        next_command: next_command(facts, id),
+        next_command: match facts.platform() {
+            Some(_) if is_of_nvidia(&next_command(facts, id)) => String::new(),
+            _ => next_command(facts, id),
+        },
     }
 }
 

@@ -92,6 +92,10 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
              of the GPU's memory: smaller blocks or fewer stages of the kernel need less"
                 .to_owned(),
         ),
+        Message::PluginMismatch => (
+            Confidence::Likely,
+            "JAX's plugin for the GPU and jaxlib are of different releases, so JAX does not use the GPU".to_owned(),
+        ),
         Message::VersionMismatch => (
             Confidence::Likely,
             "two libraries do not match: one was compiled for another release of the other".to_owned(),
@@ -149,9 +153,10 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
 /// Returns the error that tells most: the first that names what failed, else the exception that came last. None
 /// where an error may be anything, or the log has words about memory that are no known message.
 fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
-    const NAMING: [fn(&Message) -> bool; 5] = [
+    const NAMING: [fn(&Message) -> bool; 6] = [
         |message| matches!(message, Message::DonationError),
         |message| matches!(message, Message::KernelResources),
+        |message| matches!(message, Message::PluginMismatch),
         |message| matches!(message, Message::VersionMismatch),
         |message| matches!(message, Message::DriverError),
         |message| matches!(message, Message::Installation),
@@ -199,6 +204,7 @@ pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
             Message::Library { .. }
                 | Message::DriverError
                 | Message::VersionMismatch
+                | Message::PluginMismatch
                 | Message::Installation
                 | Message::SettingRejected { .. }
                 | Message::CpuFallback
@@ -280,6 +286,11 @@ pub(in crate::explain) fn remedies(facts: &Facts<'_>) -> Vec<Remedy> {
         Message::VersionMismatch => Some(Remedy::new(
             "matching-libraries",
             "install the libraries that this release of JAX needs, and no others in front of them in `LD_LIBRARY_PATH`",
+            "pip install --upgrade \"jax[cuda12]\"",
+        )),
+        Message::PluginMismatch => Some(Remedy::new(
+            "matching-plugin",
+            "install jaxlib and the plugin of one release, together",
             "pip install --upgrade \"jax[cuda12]\"",
         )),
         Message::DiskFull => Some(Remedy::new("free-disk", "make room on the disk, or use another one", "df -h")),

@@ -9,6 +9,7 @@ use crate::explain::request::{Request, RequestKind};
 /// `others` are the causes that were found.
 pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     by_dump(facts)
+        .or_else(|| by_free_memory(facts))
         .or_else(|| arguments_exceed_limit(facts))
         .or_else(|| nothing_left(facts))
         .or_else(|| beyond_the_budget(facts))
@@ -18,6 +19,7 @@ pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         .or_else(|| by_workspace(facts))
         .or_else(|| by_buffers(facts, others))
         .or_else(|| by_memory_map(facts))
+        .or_else(|| by_cut_message(facts, others))
         .or_else(|| by_dump_alone(facts, others))
 }
 
@@ -47,6 +49,31 @@ fn by_dump(facts: &Facts<'_>) -> Option<Judgement> {
         Bytes(limit.bytes.saturating_sub(in_use)),
         Bytes(limit.bytes),
         Bytes(in_use),
+    );
+    Some(Judgement::new(confidence, summary, facts.quote_request()))
+}
+
+/// CUDA's own pool, which may take all of the GPU, was refused: the driver tells how much was free.
+fn by_free_memory(facts: &Facts<'_>) -> Option<Judgement> {
+    let request = facts.request().filter(|request| request.kind == RequestKind::Async)?;
+    let figures = &facts.figures;
+    let (free, total) = (figures.gpu_free_bytes?, figures.gpu_total_bytes?);
+    let in_use = figures.in_use_bytes?;
+    // What exceeds the GPU is another cause.
+    let requested = Some(request.size.bytes).filter(|bytes| *bytes <= total)?;
+    let rest = total.saturating_sub(free).saturating_sub(in_use);
+    let confidence = match in_use.saturating_add(requested) > total {
+        true => Confidence::Sure,
+        false => Confidence::Likely,
+    };
+    let summary = format!(
+        "{} were requested, and {} of the GPU's {} were free, with {} in use by the program; the other {} are of other \
+         processes and libraries, or free pieces of CUDA's pool",
+        Bytes(requested),
+        Bytes(free),
+        Bytes(total),
+        Bytes(in_use),
+        Bytes(rest),
     );
     Some(Judgement::new(confidence, summary, facts.quote_request()))
 }
@@ -258,6 +285,15 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         None => facts.log.first_buffer.iter().cloned().collect(),
     };
     Some(Judgement::likely(summary, evidence))
+}
+
+/// The log ends inside of the message about the request.
+fn by_cut_message(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
+    let event = facts.log.first(|message| *message == Message::CutOff)?;
+    let is_known = facts.request().is_some() || !others.is_empty();
+    let summary = "the log is cut off in the message about a request that failed: its size, and what else the log would \
+                   tell, is not there";
+    (!is_known).then(|| Judgement::possible(summary, vec![facts.quote(event)]))
 }
 
 /// Only the map of the pool is there, which XLA writes when a request fails.

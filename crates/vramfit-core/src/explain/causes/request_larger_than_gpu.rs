@@ -4,6 +4,7 @@ use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::request::{Request, RequestKind};
 use crate::gpu;
+use crate::settings::USUAL_UNIFIED_FRACTION;
 
 /// What the largest GPU may report beyond the catalog: other drivers, newer models.
 const CATALOGUE_MARGIN: f64 = 1.5;
@@ -20,9 +21,16 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
         true => confidence.min(Confidence::Likely),
         false => confidence,
     };
-    let summary = format!(
-        "one request of {what} is larger than {comparison}, so no setting of the pool helps"
-    );
+    let largest_gpu = gpu::all().iter().map(|gpu| gpu.max_total_memory_bytes).max();
+    let total = facts.figures.gpu_total_bytes.or(largest_gpu).unwrap_or(u64::MAX);
+    let with_host = total as f64 * USUAL_UNIFIED_FRACTION;
+    let settings = &facts.settings;
+    let may_use_host = settings.unified_memory || largest.size.bytes as f64 <= with_host;
+    let helps = match settings.has_pool() && may_use_host {
+        true => "so no setting of the pool helps, unless it takes memory of the host as well",
+        false => "so no setting of the pool helps",
+    };
+    let summary = format!("one request of {what} is larger than {comparison}, {helps}");
     Some(Judgement::new(confidence, summary, vec![facts.quote(event)]))
 }
 

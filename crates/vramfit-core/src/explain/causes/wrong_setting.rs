@@ -23,7 +23,13 @@ fn rejected(facts: &Facts<'_>) -> Option<Judgement> {
     };
     let is_named = |message: &Message| *message == Message::SettingRejected { is_named: true };
     let has_other_reason = facts.log.has(|message| {
-        matches!(message, Message::Installation | Message::DriverError | Message::VersionMismatch)
+        matches!(
+            message,
+            Message::Installation
+                | Message::DriverError
+                | Message::VersionMismatch
+                | Message::PluginMismatch
+        )
     });
     let is_other = has_other_reason && !facts.log.has(is_named);
     let confidence = match facts.is_after_failure(first) || is_other {

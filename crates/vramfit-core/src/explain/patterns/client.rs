@@ -52,17 +52,6 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("fragmented", fragmentation),
     Pattern::new("finishedxlacompilationof", compilation),
     Pattern::new("tracingcachemissat", cache_miss),
-    Pattern::fixed("savingcheckpoint", Message::OtherPhase),
-    Pattern::fixed("evaluating", Message::OtherPhase),
-    Pattern::fixed("validating", Message::OtherPhase),
-    Pattern::fixed("runningevaluation", Message::OtherPhase),
-    Pattern::fixed("restoringcheckpoint", Message::OtherPhase),
-    Pattern::new("completedstep:", step),
-    Pattern::new("step", step),
-    Pattern::new("iteration", step),
-    Pattern::new("epoch", step),
-    Pattern::new("it/s", progress_bar),
-    Pattern::new("s/it", progress_bar),
     Pattern::new("jax", jax_version),
     Pattern::new("bytes_in_use", |at| memory_stat(at, StatName::BytesInUse)),
     Pattern::new("peak_bytes_in_use", |at| memory_stat(at, StatName::PeakBytesInUse)),
@@ -80,7 +69,13 @@ const fn rejected(text: &'static str) -> Pattern {
 
 /// `Jax plugin configuration error: …`, and what it is about in the traceback that follows.
 fn plugin(at: &Match<'_>) -> Option<Message> {
-    let missing = ["pluginmodule", "issueswithcudacomponents", "importerror:"];
+    let missing = [
+        "pluginmodule",
+        "issueswithcudacomponents",
+        "importerror:",
+        "notcompatiblewith",
+        "incompatiblewith",
+    ];
     Some(match contains_any(at.after(), &missing) {
         true => Message::Installation,
         false => Message::SettingRejected { is_named: false },
@@ -272,30 +267,6 @@ fn compilation(at: &Match<'_>) -> Option<Message> {
 fn cache_miss(at: &Match<'_>) -> Option<Message> {
     let end = memchr::memmem::find(at.record(), b"because")?;
     Some(Message::Compilation { program: at.original(&at.record()[..end]) })
-}
-
-/// `step: 29`, `Epoch 3/10`, `iteration=500`
-fn step(at: &Match<'_>) -> Option<Message> {
-    let text = at.record();
-    let signs =
-        text.iter().take(3).take_while(|byte| matches!(byte, b':' | b'=' | b'#' | b'[' | b'|'));
-    let (number, rest) = plain_integer(&text[signs.count()..])?;
-    // `step_size1e-3` and `step2_model` are names.
-    let is_name = rest.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
-    let is_name = is_name || rest.starts_with(b".py");
-    (!is_name || rest.starts_with(b"loss")).then_some(Message::Step { number, is_last: false })
-}
-
-/// `481/938 [10:20<11:47, 1.55s/it`, a progress bar of tqdm.
-fn progress_bar(at: &Match<'_>) -> Option<Message> {
-    let before = at.before(48);
-    let bracket = memchr::memrchr(b'[', before)?;
-    let count = &before[..bracket];
-    let is_count = |byte: &&u8| byte.is_ascii_digit() || **byte == b'/';
-    let length = count.iter().rev().take_while(is_count).count();
-    let (number, rest) = plain_integer(&count[count.len() - length..])?;
-    let all = rest.strip_prefix(b"/").and_then(plain_integer);
-    Some(Message::Step { number, is_last: all.is_some_and(|(all, _)| all == number) })
 }
 
 /// `jax 0.10.2`, `jaxlib==0.4.30`, `jax[cuda12]: 0.5.3`, `jax version: 0.6.0`

@@ -1,7 +1,7 @@
 //! Messages of the CUDA driver, and about its installation.
 
-use super::{Match, Pattern, contains, contains_any, head};
-use crate::explain::message::{AllocatorOwner, DriverCall, HostFailure, Message};
+use super::{Match, Pattern, contains, contains_any, head, lossy};
+use crate::explain::message::{AllocatorOwner, DriverCall, HostFailure, Message, Platform};
 use crate::explain::number::size;
 
 pub(super) const PATTERNS: &[Pattern] = &[
@@ -20,6 +20,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("failedcalltocuctxcreate", |at| if_memory(at, DriverCall::Context)),
     Pattern::new("failedcalltocuinit", |at| if_memory(at, DriverCall::Context)),
     Pattern::new("cudadriverinitfailed", |at| if_memory(at, DriverCall::Context)),
+    Pattern::new("mig", mig_slice),
+    // Of the table of `nvidia-smi`, which names the whole GPU.
+    Pattern::new("migdevices:", |_| Some(Message::MigSlice { profile: String::new() })),
     Pattern::new("cuda_error_out_of_memory", unnamed_call),
     Pattern::new("cuda_error_", driver_error),
     Pattern::fixed("ptxwascompiledwithanunsupportedtoolchain", installation()),
@@ -41,6 +44,13 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("exceedsavailablesharedmemory", Message::KernelResources),
     Pattern::fixed("exceedsthesharedmemory", Message::KernelResources),
     Pattern::fixed("toomuchsharedmemory", Message::KernelResources),
+    Pattern::fixed("rocm_driver.cc", Message::OtherPlatform(Platform::Rocm)),
+    Pattern::fixed("rocm_executor.cc", Message::OtherPlatform(Platform::Rocm)),
+    Pattern::fixed("/opt/rocm", Message::OtherPlatform(Platform::Rocm)),
+    Pattern::fixed("amdinstinct", Message::OtherPlatform(Platform::Rocm)),
+    Pattern::fixed("amdradeon", Message::OtherPlatform(Platform::Rocm)),
+    Pattern::fixed("metaldevicesetto", Message::OtherPlatform(Platform::Metal)),
+    Pattern::fixed("platform'metal'isexperimental", Message::OtherPlatform(Platform::Metal)),
     Pattern::new("hip_error_outofmemory", unnamed_call),
     Pattern::new("hiperroroutofmemory", unnamed_call),
     Pattern::new("cudaerrormemoryallocation", unnamed_call),
@@ -124,6 +134,18 @@ fn unnamed_call(at: &Match<'_>) -> Option<Message> {
     ];
     let is_part = contains_any(before, &words);
     (!is_part).then_some(call(DriverCall::Unknown))
+}
+
+/// `MIG 1g.10gb`, and `MIG 1c.3g.40gb` of a slice that is divided further.
+fn mig_slice(at: &Match<'_>) -> Option<Message> {
+    const MAX_PROFILE_BYTES: usize = 16;
+    let text = head(at.record(), MAX_PROFILE_BYTES);
+    let end = memchr::memmem::find(text, b"gb")? + 2;
+    let profile = &text[..end];
+    let is_profile = profile[0].is_ascii_digit()
+        && contains(profile, "g.")
+        && profile.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.');
+    is_profile.then(|| Message::MigSlice { profile: lossy(profile) })
 }
 
 const fn installation() -> Message {

@@ -134,9 +134,13 @@ fn map(at: &Match<'_>) -> Option<Message> {
     const MAX_CELLS: usize = 1000;
     const MIN_CELLS: usize = 20;
     const MAX_DISTANCE: usize = 400;
+    // The row was looked at where it begins: long ones are found anew every few characters.
+    if RUNS.iter().any(|run| at.before(run.len()) == run.as_bytes()) {
+        return None;
+    }
     let is_cell = |byte: &&u8| matches!(**byte, b'*' | b'_' | b'x');
     let before = at.before(MAX_CELLS).iter().rev().take_while(is_cell).count();
-    let after = at.record().iter().take_while(is_cell).count();
+    let after = at.record().iter().take(MAX_CELLS).take_while(is_cell).count();
     let whole = before + (at.to - at.from) + after;
     // Found where it begins; what begins later in it is the same map again.
     let text = &at.block.text()[at.from - before..at.to + after];

@@ -1,6 +1,6 @@
 //! Messages about the host: its memory and addresses, other processes of the job; and TPUs.
 
-use super::{Match, Pattern, contains, contains_any, head};
+use super::{Match, Pattern, after_label, contains, contains_any, head, until};
 use crate::explain::message::{AllocatorOwner, HostFailure, Message};
 use crate::explain::number::{integer, size};
 
@@ -12,12 +12,14 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("llvmerror:outofmemory", host(HostFailure::Cpp)),
     Pattern::fixed("ptxasfatal:memoryallocationfailure", host(HostFailure::Cpp)),
     Pattern::new("defaultcpuallocator", cpu_allocator),
-    Pattern::fixed("oom-kill", host(HostFailure::Killed)),
-    Pattern::fixed("oom_kill", host(HostFailure::Killed)),
-    Pattern::fixed("oomkilled", host(HostFailure::Killed)),
-    Pattern::fixed("out-of-memoryhandler", host(HostFailure::Killed)),
-    Pattern::fixed("outofmemory:killedprocess", host(HostFailure::Killed)),
-    Pattern::fixed("memorycgroupoutofmemory", host(HostFailure::Killed)),
+    Pattern::new("oom-kill", oom_kill),
+    Pattern::new("oom_kill", oom_kill),
+    Pattern::fixed("invokedoom-killer", host(HostFailure::KillerRan)),
+    Pattern::new("oomkilled", oom_kill),
+    Pattern::new("out-of-memoryhandler", oom_kill),
+    Pattern::new("outofmemory:killedprocess", killed_process),
+    Pattern::new("outofmemory:killprocess", killed_process),
+    Pattern::new("memorycgroupoutofmemory", killed_process),
     Pattern::fixed("(outofmemory)killed", host(HostFailure::Killed)),
     Pattern::fixed("outofhostmemorywhiletryingtoallocate", host(HostFailure::PinnedPool)),
     Pattern::fixed("xla_pjrt_gpu_host_memory_limit_gbtoallocate", host(HostFailure::PinnedPool)),
@@ -67,8 +69,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("terminationtimeoutfor", Message::PeerFailure),
     Pattern::fixed("connectionresetbypeer", Message::PeerFailure),
     Pattern::fixed("ranoutofmemoryinmemoryspacehbm", tpu(true)),
-    Pattern::fixed("ranoutofmemoryinmemoryspacevmem", tpu(true)),
-    Pattern::fixed("ranoutofmemoryinmemoryspacesmem", tpu(true)),
+    Pattern::fixed("ranoutofmemoryinmemoryspacevmem", Message::TpuOnChip),
+    Pattern::fixed("ranoutofmemoryinmemoryspacesmem", Message::TpuOnChip),
+    Pattern::fixed("exceededscopedvmemlimit", Message::TpuOnChip),
     Pattern::fixed("ranoutofmemoryonhbm", tpu(true)),
     Pattern::fixed("exceededhbmcapacity", tpu(true)),
     Pattern::fixed("compiletimehbmoom", tpu(true)),
@@ -192,6 +195,32 @@ fn killed(at: &Match<'_>) -> Option<Message> {
     let number = before.iter().rev().take_while(|byte| byte.is_ascii_digit());
     let by_shell = number.count() > 1 && contains(before, "line");
     (by_shell || alone).then_some(host(HostFailure::KilledSilently))
+}
+
+/// `Out of memory: Killed process 4711 (chrome) total-vm:…`, of the kernel.
+fn killed_process(at: &Match<'_>) -> Option<Message> {
+    const MAX_TEXT_BYTES: usize = 64;
+    let text = head(at.record(), MAX_TEXT_BYTES);
+    let name = after_label(text, "(").map(|name| until(name, b")"));
+    Some(killed_by_name(at, name))
+}
+
+/// `oom-kill:constraint=CONSTRAINT_NONE,…,task=python3,pid=4711` of the kernel, and what Slurm counts of it.
+fn oom_kill(at: &Match<'_>) -> Option<Message> {
+    const MAX_TEXT_BYTES: usize = 600;
+    let text = head(at.record(), MAX_TEXT_BYTES);
+    if at.block.place(at.block.line_start(at.from)).text.contains(".extern") {
+        return Some(host(HostFailure::KilledBesideSteps));
+    }
+    let name = after_label(text, ",task=").filter(|_| text.starts_with(b":constraint="));
+    Some(killed_by_name(at, name.map(|name| until(name, b",\n"))))
+}
+
+fn killed_by_name(at: &Match<'_>, name: Option<&[u8]>) -> Message {
+    match name.filter(|name| !name.is_empty()) {
+        Some(name) => Message::KilledByName { program: at.original(name) },
+        None => host(HostFailure::Killed),
+    }
 }
 
 /// `ulimit -v 33554432`, a limit of the address space in KiB.

@@ -56,6 +56,10 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("wasbuiltagainst", mismatch),
     Pattern::new("wasbuiltwithcudnn", mismatch),
     Pattern::new("incompatiblewithjaxversion", mismatch),
+    // jaxlib and its plugin, which are of one release.
+    Pattern::fixed("isnotcompatiblewiththeinstalledjaxlib", Message::PluginMismatch),
+    Pattern::fixed("isnotcompatiblewithplugin", Message::PluginMismatch),
+    Pattern::fixed("incompatiblewithplugin", Message::PluginMismatch),
     Pattern::new("version_mismatch", mismatch),
     Pattern::new("versionmismatch", mismatch),
 ];

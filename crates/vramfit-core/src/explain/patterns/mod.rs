@@ -13,7 +13,8 @@
 //! | `libraries.rs` | cuBLAS, cuDNN, NCCL and the like |
 //! | `frameworks.rs` | PyTorch, TensorFlow, CuPy and others in the same process |
 //! | `host.rs` | the host: memory, addresses, other processes, TPUs |
-//! | `client.rs` | JAX and Python: settings, versions, exceptions, progress |
+//! | `client.rs` | JAX and Python: settings, versions, exceptions |
+//! | `progress.rs` | the program's own progress: steps, other phases, its end |
 //! | `start.rs` | how the program was started: its script, its arguments, its batch |
 
 mod allocator;
@@ -24,6 +25,7 @@ mod frameworks;
 mod host;
 mod libraries;
 mod program;
+mod progress;
 mod start;
 
 use std::sync::OnceLock;
@@ -178,6 +180,7 @@ impl PatternSet {
             frameworks::PATTERNS,
             host::PATTERNS,
             client::PATTERNS,
+            progress::PATTERNS,
             start::PATTERNS,
         ];
         let patterns: Vec<&Pattern> = groups.into_iter().flatten().collect();
@@ -209,6 +212,8 @@ impl PatternSet {
             let index = found_at.pattern().as_usize();
             let message = match self.patterns.get(index) {
                 Some(pattern) => pattern.read(&at),
+                // A slice that is not in the catalog begins with the name of its GPU.
+                None if text[at.to..].starts_with(b"mig") => None,
                 None => Some(Message::Gpu { name: self.gpus[index - self.patterns.len()] }),
             };
             if let Some(message) = message {

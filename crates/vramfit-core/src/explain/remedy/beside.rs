@@ -128,6 +128,11 @@ pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
 pub(super) fn tpu(facts: &Facts<'_>) -> Vec<Remedy> {
     let reserved = facts.log.has(|message| *message == Message::TpuProgramLoad);
     let mut remedies = Vec::new();
+    if facts.log.has(|message| *message == Message::TpuOnChip) {
+        let text = "use smaller blocks or fewer buffers in the kernel; of one of Pallas, the limit can be raised: \
+                    `pltpu.CompilerParams(vmem_limit_bytes=...)`";
+        return vec![Remedy::new("smaller-blocks", text, "")];
+    }
     if reserved {
         remedies.push(Remedy::new(
             "reserve-less",

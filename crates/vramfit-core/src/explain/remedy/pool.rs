@@ -108,7 +108,7 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
         Some(_) => String::new(),
         None => format!("if the GPU has less than {}: ", Bytes(needed)),
     };
-    let setting = format!("XLA_CLIENT_MEM_FRACTION={USUAL_UNIFIED_FRACTION}");
+    let setting = format!("{}={USUAL_UNIFIED_FRACTION}", settings.fraction_name());
     let text = match settings.unified_memory {
         true => format!(
             "{condition}add a fraction above 1, such as `{setting}`: `TF_FORCE_UNIFIED_MEMORY` by itself gives no \

@@ -9,7 +9,7 @@ use crate::explain::facts::Facts;
 use crate::explain::figures::NeedFigures;
 use crate::explain::message::Message;
 use crate::explain::need::LARGE_BYTES;
-use crate::explain::start::batch_option;
+use crate::explain::start::{batch_option, names_batch};
 use crate::explain::workload::Workload;
 use crate::program::parse_dimensions;
 
@@ -160,6 +160,10 @@ fn smaller_batch(facts: &Facts<'_>) -> Option<Remedy> {
     const MANY: u64 = 1024;
     match batch_option(&facts.command) {
         Some(option) => Some(search(option.size, &option.command)),
+        // How the option is written is not known: nothing but the text is certain.
+        None if names_batch(&facts.command) => {
+            Some(Remedy::new("smaller-batch", "use a smaller batch", ""))
+        }
         None if facts.has_batch() => {
             Some(search(MANY, &format!("{} --batch {{batch}}", facts.command)))
         }
@@ -241,7 +245,7 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
     };
     let gpus = facts.fitting_gpus(need.bytes);
     let Some((smallest, _)) = gpus.first() else {
-        let text = format!("{several}: no GPU has {}", Bytes(need.bytes));
+        let text = format!("{several}, as no larger GPU has {}: {amount}", Bytes(need.bytes));
         let name = facts.figures.gpu.unwrap_or("h100-80g");
         let gpus = format!("{name}x{}", count.unwrap_or(8));
         return Some(Remedy::new("shard", text, command(&gpus)));
