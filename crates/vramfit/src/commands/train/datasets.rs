@@ -81,7 +81,7 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
         );
         return Err(Error::invalid_argument(message).hint("set `data.normalize` to `inputs`"));
     }
-    ensure_classes(config, target, &targets, &loss, predicts_next)?;
+    ensure_classes(config, target, &targets, &loss)?;
     let vocabulary = match predicts_next || data.vocabulary.is_some() {
         true => Some(vocabulary(config, &inputs)?),
         false => None,
@@ -216,18 +216,12 @@ fn task(config: &Config, inputs: &Column, targets: &Column) -> Result<Task> {
 }
 
 /// Refuses a number of classes that the targets do not have, or that says nothing of them.
-fn ensure_classes(
-    config: &Config,
-    target: Target,
-    targets: &Column,
-    loss: &str,
-    predicts_next: bool,
-) -> Result<()> {
+fn ensure_classes(config: &Config, target: Target, targets: &Column, loss: &str) -> Result<()> {
     let Some(classes) = config.data.classes else {
         return Ok(());
     };
     let hint = match target {
-        Target::Labels if predicts_next => "set `data.vocabulary`: the classes are tokens",
+        // Of tokens, too: a run that has ended says how many its model knows.
         Target::Labels => return Ok(()),
         Target::Probabilities if targets.row() == [classes] => return Ok(()),
         Target::Probabilities => "remove it: rows have a probability for each class",
