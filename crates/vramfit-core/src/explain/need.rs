@@ -85,14 +85,15 @@ impl Facts<'_> {
             .min_by_key(|gpu| (gpu.total_memory_bytes >> 30, Reverse(gpu.compute_capability)))
     }
 
-    /// Returns `true` if a GPU has more than the one of the log, or the pool that it would have more than that of the log.
+    /// Returns `true` if a GPU has more than the one of the log, and the pool that it would have more than that of the log.
+    /// Totals of cards of one size differ by some percent.
     fn is_larger(&self, gpu: &Gpu, limit: u64) -> bool {
         let figures = &self.figures;
         let most = figures.gpu_total_bytes.map(|total| {
             let named = gpu::all().iter().find(|known| Some(known.name.as_str()) == figures.gpu);
             named.map_or(total, |named| total.max(named.max_total_memory_bytes))
         });
-        most.is_none_or(|most| gpu.total_memory_bytes > most)
+        most.is_none_or(|most| gpu.total_memory_bytes > most + most / 20)
             && figures.limit_bytes.is_none_or(|seen| limit > seen)
     }
 
