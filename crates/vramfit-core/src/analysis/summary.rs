@@ -212,6 +212,11 @@ impl RunSummary {
         leak.allocated_bytes_per_step().saturating_mul(MAX_STEPS_TO_FULL) >= capacity_bytes
     }
 
+    /// Returns `true` if there is a leak that is relevant.
+    pub fn has_relevant_leak(&self) -> bool {
+        self.leaks.iter().any(|leak| self.is_relevant(leak))
+    }
+
     /// Returns what began after the first training steps, in order.
     pub fn phases(&self) -> &[Phase] {
         let search = self.step_search.as_ref();

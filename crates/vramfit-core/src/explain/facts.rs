@@ -3,9 +3,9 @@
 use super::ExplainOptions;
 use super::cause::Evidence;
 use super::figures::{Figures, scale_budget};
-use super::handled::AfterFailure;
 use super::log::{Event, Log};
 use super::message::{HostFailure, Message, Subject};
+use super::recovery::Recovery;
 use super::request::Request;
 use super::settings::PoolSettings;
 
@@ -20,7 +20,7 @@ pub(super) struct Facts<'a> {
     /// Those that the program handled before: it went on with its steps.
     pub(super) handled_requests: Vec<Request>,
     /// What became of the program after the last failure.
-    pub(super) after_failure: Option<AfterFailure>,
+    pub(super) recovery: Option<Recovery>,
     pub(super) figures: Figures,
     /// The settings of the pool.
     pub(super) settings: PoolSettings,
@@ -62,9 +62,9 @@ impl<'a> Facts<'a> {
             "" => log.command(),
             command => command.to_owned(),
         };
-        let after_failure = log.after_failure();
+        let recovery = log.recovery();
         let mut facts =
-            Facts { log, requests, handled_requests, after_failure, figures, settings, command };
+            Facts { log, requests, handled_requests, recovery, figures, settings, command };
         let need = facts.need();
         facts.figures.needed_bytes = need.map(|need| need.bytes);
         facts.figures.needed_is_least = need.is_some_and(|need| need.is_least);

@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use super::ExplainOptions;
+use super::dump_line::BinFigures;
 use super::fit::{OtherPool, fit_elsewhere};
 use super::log::Log;
-use super::message::{BinFigures, Message, StatName};
+use super::message::{Message, StatName};
 use super::number::Size;
 use super::request::Request;
 use crate::allocator::{JaxVersion, PoolOptions};
@@ -158,9 +159,8 @@ impl Figures {
             Message::Gpu { name } => Some(*name),
             _ => None,
         });
-        let in_catalog = |name: &str| gpu::all().iter().find(|known| known.name == name);
-        let known = gpu.and_then(|gpu| in_catalog(&gpu.name));
-        let known = known.or_else(|| in_catalog(named?));
+        let known = gpu.and_then(|gpu| gpu::get(&gpu.name));
+        let known = known.or_else(|| gpu::get(named?));
         self.gpu = known.map(|gpu| gpu.name.as_str());
         self.gpu_total_bytes = gpu.or(known).map(|gpu| gpu.total_memory_bytes);
         let told = log.find(|message| match message {
@@ -175,7 +175,7 @@ impl Figures {
             self.gpu_free_bytes = Some(free);
             self.gpu_total_bytes = Some(total);
         }
-        let is_slice = self.gpu.and_then(in_catalog).is_some_and(|gpu| gpu.mig_parent.is_some());
+        let is_slice = self.gpu.and_then(gpu::get).is_some_and(|gpu| gpu.mig_parent.is_some());
         if gpu.is_none() && !is_slice {
             self.name_slice(log);
         }
@@ -189,14 +189,14 @@ impl Figures {
             _ => None,
         });
         let is_sliced = log.has(|message| matches!(message, Message::MigSlice { .. }));
-        let whole = gpu::all().iter().find(|known| Some(known.name.as_str()) == self.gpu);
-        let Some(whole) = whole else { return };
+        let Some(whole) = self.gpu.and_then(gpu::get) else { return };
         let told = self.gpu_total_bytes.filter(|total| *total < whole.total_memory_bytes / 10 * 9);
         if told.is_none() && !is_sliced {
             return;
         }
-        let slices = gpu::all().iter().filter(|gpu| gpu.mig_parent.as_ref() == Some(&whole.name));
-        let slice = slices.into_iter().find(|slice| match (&profile, told) {
+        let mut slices =
+            gpu::all().iter().filter(|gpu| gpu.mig_parent.as_ref() == Some(&whole.name));
+        let slice = slices.find(|slice| match (&profile, told) {
             (Some(profile), _) => slice.name.ends_with(profile.as_str()),
             (None, Some(told)) => told.abs_diff(slice.total_memory_bytes) <= told / 50,
             (None, None) => false,

@@ -32,7 +32,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<LaterError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::explain::{ExplainOptions, LogScanner, explain};
+    use crate::explain::explain_text;
 
     const REFUSED: &str = "W1129 10:54:35.622650 32742 bfc_allocator.cc:512] Allocator (GPU_0_bfc) ran out of \
         memory trying to allocate 64.00GiB (rounded to 68719476736)requested by op\n";
@@ -55,9 +55,7 @@ mod tests {
             (format!("{REFUSED}{raised}{chained}{KEY}"), None),
             (format!("{REFUSED}RuntimeError: the trial failed\n"), None),
         ] {
-            let mut scanner = LogScanner::new("");
-            scanner.push(log.as_bytes());
-            let explanation = explain(&scanner.finish(), &ExplainOptions::default());
+            let explanation = explain_text(&log);
             let found = explanation.later_error.as_ref().map(|error| error.class.as_str());
             assert_eq!(found, class, "{log}");
             assert_eq!(explanation.headline().contains("went on"), class.is_some());

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 use super::ListedBuffer;
 use super::block::{Block, Place};
 use super::cause::Evidence;
-use super::message::{DumpLine, LoggedProgramNeed, Message, PoolStats, StatName};
+use super::dump_line::{DumpLine, PoolStats};
+use super::message::{LoggedProgramNeed, Message, StatName};
 use super::pool_dump::{DumpBuilder, PoolDump};
 use crate::allocator::{JaxVersion, PoolEnd};
 

@@ -4,8 +4,9 @@
 use prost::Message as _;
 
 use super::LoggedChunk;
+use super::dump_line::{DumpLine, PoolStats};
 use super::log::Log;
-use super::message::{DumpLine, Message, PoolStats};
+use super::message::Message;
 use super::number::Size;
 use crate::allocator::ChunkTag;
 

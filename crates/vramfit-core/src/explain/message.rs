@@ -1,8 +1,7 @@
 //! What a message in a log says.
 
 use super::ListedBuffer;
-pub use super::dump_line::BinFigures;
-pub(super) use super::dump_line::{DumpLine, PoolFigures, PoolStats};
+use super::dump_line::DumpLine;
 use super::number::Size;
 use crate::allocator::PoolEnd;
 
@@ -339,6 +338,14 @@ pub(super) enum HostFailure {
     SharedSegment,
     /// That is the usual reason of what happened to the process.
     SharedSegmentProbably,
+}
+
+impl HostFailure {
+    /// Returns `true` if a process was killed, or one was looked for to be killed.
+    pub(super) fn is_kill(self) -> bool {
+        use HostFailure::{Killed, KilledBesideSteps, KilledSilently, KillerRan};
+        matches!(self, Killed | KilledSilently | KilledBesideSteps | KillerRan)
+    }
 }
 
 /// A figure of `Device.memory_stats()`.

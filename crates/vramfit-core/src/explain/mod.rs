@@ -14,7 +14,7 @@
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
 //! | `settings.rs`, `start.rs` | the pool's settings, and how the program was started |
 //! | `process_state.rs` | what the process that failed knows beside its log |
-//! | `handled.rs`, `later_error.rs` | whether the program handled the failure; the error that ended it later |
+//! | `recovery.rs`, `later_error.rs` | whether the program handled the failure; the error that ended it later |
 //! | `shares.rs` | who has how much of the GPU, by the message of another framework |
 //! | `need.rs`, `workload.rs` | how much the program needs, and what kind of program it is |
 //! | `facts.rs`, `causes/`, `cause.rs` | the causes, one file each |
@@ -28,7 +28,6 @@ mod dump_line;
 mod facts;
 mod figures;
 mod fit;
-mod handled;
 mod later_error;
 mod line_prefix;
 mod log;
@@ -43,6 +42,7 @@ mod pool_dump;
 mod process_state;
 mod program_dump;
 mod quote;
+mod recovery;
 mod remedy;
 mod request;
 mod scan;
@@ -53,12 +53,13 @@ mod summary_log;
 mod workload;
 
 pub use cause::{Cause, CauseId, Confidence, Evidence};
+pub use dump_line::BinFigures;
 pub use figures::{Figures, FitFigures, NeedFigures, OutputsOnly};
-pub use handled::AfterFailure;
 pub use later_error::LaterError;
 pub use log::Log;
 pub use page::page_head;
 pub use process_state::ProcessState;
+pub use recovery::Recovery;
 pub use remedy::{Basis, Remedy};
 pub use scan::LogScanner;
 pub(crate) use start::batch_option;
@@ -67,7 +68,6 @@ use crate::allocator::{ChunkTag, JaxVersion};
 use crate::gpu::Gpu;
 use crate::trace::ArrayHolder;
 use facts::Facts;
-pub use message::BinFigures;
 use message::Message;
 
 /// What is known beside the log.
@@ -99,7 +99,7 @@ pub struct Explanation {
     /// The error that the program ended with, where it went on after the failure.
     pub later_error: Option<LaterError>,
     /// What became of the program after the last failure, where the log shows it.
-    pub after_failure: Option<AfterFailure>,
+    pub recovery: Option<Recovery>,
     /// The variables that held arrays, where the process that failed was asked.
     pub array_holders: Vec<ArrayHolder>,
     /// The pool by address, where the log has it whole.
@@ -184,7 +184,7 @@ impl Explanation {
             }
             .to_owned();
         };
-        let handled = self.after_failure.and_then(AfterFailure::handled_by_line);
+        let handled = self.recovery.and_then(Recovery::handled_by_line);
         let what = match first.id {
             CauseId::NotMemory | CauseId::WrongSetting => "",
             _ if handled.is_some() => "out of memory, but handled: ",
@@ -228,7 +228,7 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
             platform.label()
         )
     }));
-    notes.extend(facts.after_failure.map(AfterFailure::note));
+    notes.extend(facts.recovery.map(Recovery::note));
     notes.extend(setting);
     notes.extend(unknown.map(|event| {
         let quote = facts.quote(event);
@@ -240,7 +240,7 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
         causes,
         remedies,
         later_error: later_error::find(&facts),
-        after_failure: facts.after_failure,
+        recovery: facts.recovery,
         array_holders: options
             .process
             .as_ref()
@@ -249,6 +249,14 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
         buffers: log.buffers.clone(),
         figures: facts.figures,
     }
+}
+
+/// Explains a text, in tests.
+#[cfg(test)]
+fn explain_text(text: &str) -> Explanation {
+    let mut scanner = LogScanner::new("");
+    scanner.push(text.as_bytes());
+    explain(&scanner.finish(), &ExplainOptions::default())
 }
 
 /// Returns `true` if a message is about memory, or names an error that may be.

@@ -90,7 +90,7 @@ impl Facts<'_> {
     fn is_larger(&self, gpu: &Gpu, limit: u64) -> bool {
         let figures = &self.figures;
         let most = figures.gpu_total_bytes.map(|total| {
-            let named = gpu::all().iter().find(|known| Some(known.name.as_str()) == figures.gpu);
+            let named = figures.gpu.and_then(gpu::get);
             named.map_or(total, |named| total.max(named.max_total_memory_bytes))
         });
         most.is_none_or(|most| gpu.total_memory_bytes > most + most / 20)

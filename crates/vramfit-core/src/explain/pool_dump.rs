@@ -2,7 +2,7 @@
 
 use super::block::Place;
 use super::cause::Evidence;
-use super::message::{BinFigures, DumpLine, PoolFigures, PoolStats};
+use super::dump_line::{BinFigures, DumpLine, PoolFigures, PoolStats};
 use super::number::Size;
 use super::{LoggedChunk, LoggedRegion};
 use crate::allocator::{ChunkTag, PoolEnd};

@@ -1,7 +1,7 @@
 //! What to do about a cause, with the bytes that it is about.
 //!
-//! `pool.rs` has what changes the pool, `program.rs` what the program needs of it, `beside.rs` what is about all else, `platform.rs` what holds without a GPU of NVIDIA. What
-//! a remedy depends on, it asks itself: it is offered where it applies.
+//! `pool.rs` has what changes the pool, `program.rs` what the program needs of it, `beside.rs` what is about all else,
+//! `platform.rs` what holds without a GPU of NVIDIA. What a remedy depends on, it asks itself: it is offered where it applies.
 
 pub(super) mod beside;
 pub(super) mod platform;
@@ -100,7 +100,7 @@ pub(super) fn remedies(facts: &Facts<'_>, causes: &[Cause]) -> Vec<Remedy> {
         }
     }
     let mut remedies = match facts.platform() {
-        Some(platform) => platform::adapt(remedies, platform),
+        Some(platform) => platform::adapt_to_platform(remedies, platform),
         None => remedies,
     };
     sort(&mut remedies);

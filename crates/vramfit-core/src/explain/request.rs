@@ -36,11 +36,9 @@ impl Log {
     pub(super) fn requests(&self) -> Vec<Request> {
         let mut requests = self.all_requests();
         // A candidate that the autotuner leaves out is no failure, where another request fails for good later.
-        let of_autotuner: Vec<bool> = requests
-            .iter()
-            .map(|request| self.is_line_of_autotuner(&self.events[request.event]))
-            .collect();
-        let left_out = of_autotuner.iter().take_while(|is| **is).count();
+        let of_autotuner =
+            |request: &&Request| self.is_line_of_autotuner(&self.events[request.event]);
+        let left_out = requests.iter().take_while(of_autotuner).count();
         if left_out < requests.len() {
             requests.drain(..left_out);
         }

@@ -118,7 +118,7 @@ fn cut_message(block: &Block) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::{CauseId, Confidence, ExplainOptions, explain};
+    use crate::explain::{CauseId, Confidence, explain_text};
 
     #[test]
     fn a_log_may_end_inside_of_the_message() {
@@ -130,9 +130,7 @@ mod tests {
             (STATUS, STATUS.find("memory").unwrap(), STATUS.find("bytes").unwrap()),
         ] {
             for length in from..=message.len() {
-                let mut scanner = LogScanner::new("");
-                scanner.push(format!("step 1 loss 0.3\n{}", &message[..length]).as_bytes());
-                let explanation = explain(&scanner.finish(), &ExplainOptions::default());
+                let explanation = explain_text(&format!("step 1 loss 0.3\n{}", &message[..length]));
                 let cause = &explanation.causes[0];
                 let is_cut = cause.summary.contains("cut off");
                 assert_eq!(is_cut, length <= whole, "{}", &message[..length]);

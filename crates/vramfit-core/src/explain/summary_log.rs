@@ -1,8 +1,9 @@
 //! What a recorded run says, as a log would: the same messages, to the byte.
 
 use super::cause::Evidence;
+use super::dump_line::{DumpLine, PoolFigures, PoolStats};
 use super::log::{Counter, Log};
-use super::message::{DumpLine, Message, PoolFigures, PoolStats};
+use super::message::Message;
 use super::number::Size;
 use crate::allocator::AllocatorKind;
 use crate::analysis::{AllocationFailure, RunSummary};
@@ -22,8 +23,7 @@ impl Log {
             let version = (*major, *minor, *patch);
             log.push(0, format!("jax {}", header.jax), Message::Jax { version });
         }
-        let named = gpu::all().iter().find(|gpu| gpu.name == header.gpu().name);
-        if let Some(gpu) = named {
+        if let Some(gpu) = gpu::get(&header.gpu().name) {
             let name = &gpu.name;
             log.push(0, format!("GPU {name}"), Message::Gpu { name });
         }

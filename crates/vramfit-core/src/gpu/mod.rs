@@ -225,6 +225,11 @@ pub fn all() -> &'static [Gpu] {
     catalog::gpus()
 }
 
+/// Returns the GPU that has exactly this name in the catalog.
+pub fn get(name: &str) -> Option<&'static Gpu> {
+    all().iter().find(|gpu| gpu.name == name)
+}
+
 /// Returns the GPU of that name.
 ///
 /// Names, aliases and the driver's own names are found in any case, with spaces or underscores for

@@ -79,6 +79,5 @@ pub(super) fn report(summary: &RunSummary) -> Report {
 /// Memory that grows from step to step; a detail where that never matters.
 fn leaks(summary: &RunSummary) -> Option<Section> {
     let section = facts::leaks::section(&summary.leaks, |device| summary.spare_bytes(device))?;
-    let is_relevant = summary.leaks.iter().any(|leak| summary.is_relevant(leak));
-    Some(if is_relevant { section } else { section.into_detail() })
+    Some(if summary.has_relevant_leak() { section } else { section.into_detail() })
 }

@@ -129,6 +129,16 @@ pub fn qualify_headline(answer: &str, rest: &str, conditions: &[Condition], run:
     sections::conditions::qualify(answer, rest, conditions, run)
 }
 
+/// Returns what an answer assumes, to be appended to it: `, if A and if B`; empty where it assumes nothing.
+pub fn assumed_clause(conditions: &[Condition]) -> String {
+    sections::conditions::assumed_clause(conditions)
+}
+
+/// Returns what an answer says nothing about, to be appended to it: `; C; D`. `run` as for [`qualify_headline`].
+pub fn excluded_clauses(conditions: &[Condition], run: &str) -> String {
+    sections::conditions::excluded_clauses(conditions, run)
+}
+
 /// Returns conditions as JSON: each with its data, its text, and what it does to the answer.
 pub fn conditions_json(conditions: &[Condition]) -> serde_json::Value {
     json::conditions(conditions)

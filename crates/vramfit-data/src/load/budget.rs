@@ -15,7 +15,7 @@ pub(super) fn required_budget(fixed: u64, batch: u64, window: u64) -> u64 {
 }
 
 /// A budget that is too small: why, and what would be needed if the rest stayed as it is.
-pub(super) struct Shortage {
+pub(super) struct BudgetTooSmall {
     pub(super) what: String,
     pub(super) required: u64,
 }
@@ -27,9 +27,9 @@ pub(super) const MAX_BUDGET: u64 = 1 << 60;
 /// more memory may be spent on larger windows, more threads and more of the index.
 pub(super) fn plan_within<T>(
     budget: Bytes,
-    attempt: impl Fn(Bytes) -> std::result::Result<T, Shortage>,
+    attempt: impl Fn(Bytes) -> std::result::Result<T, BudgetTooSmall>,
 ) -> Result<T> {
-    let Shortage { what, mut required } = match attempt(budget) {
+    let BudgetTooSmall { what, mut required } = match attempt(budget) {
         Ok(plan) => return Ok(plan),
         Err(shortage) => shortage,
     };

@@ -6,7 +6,7 @@
 use vramfit_base::{Bytes, Error, Result};
 
 use super::batch::BatchBuffer;
-use super::budget::{MAX_BUDGET, Shortage, plan_within, required_budget, too_small};
+use super::budget::{BudgetTooSmall, MAX_BUDGET, plan_within, required_budget, too_small};
 use super::buffer_pool::BufferPool;
 use super::column::Column;
 use super::columns::Columns;
@@ -65,15 +65,15 @@ impl LoaderPlan {
     /// `invalid-argument` when the budget is too small; the hint has one that is enough.
     pub(super) fn new(options: &LoaderOptions, columns: &Columns) -> Result<LoaderPlan> {
         ensure_countable(options)?;
-        plan_within(options.budget, |budget| LoaderPlan::attempt(budget, options, columns))
+        plan_within(options.budget, |budget| LoaderPlan::try_within(budget, options, columns))
     }
 
     /// Makes the plan with a budget.
-    fn attempt(
+    fn try_within(
         total_budget: Bytes,
         options: &LoaderOptions,
         columns: &Columns,
-    ) -> std::result::Result<LoaderPlan, Shortage> {
+    ) -> std::result::Result<LoaderPlan, BudgetTooSmall> {
         let budget = total_budget.0;
         let row_bytes = columns.sample_bytes().saturating_add(columns.object_bytes());
         let steps = options.stacked_batches.unwrap_or(1);
@@ -97,7 +97,7 @@ impl LoaderPlan {
         let band = if uses_windows { block_bytes(layout.band_rows()).max(1) } else { 0 };
         let refuse = |window: u64| {
             let required = required_budget(fixed, batch, window);
-            Err(Shortage { what: too_small(total_budget, batch, window, fixed), required })
+            Err(BudgetTooSmall { what: too_small(total_budget, batch, window, fixed), required })
         };
         if budget < required_budget(fixed, batch, band) {
             return refuse(band);
@@ -197,7 +197,7 @@ impl LoaderPlan {
         let required = (with_windows.saturating_mul(8) / 7).min(fixed.saturating_mul(8) / 3);
         let mut budget = required.max(self.budget.0).min(MAX_BUDGET).next_multiple_of(1 << 20);
         let is_enough = |budget| {
-            LoaderPlan::attempt(Bytes(budget), options, columns)
+            LoaderPlan::try_within(Bytes(budget), options, columns)
                 .is_ok_and(|plan| plan.max_buffers as u64 >= batches)
         };
         while budget < MAX_BUDGET && !is_enough(budget) {
@@ -219,7 +219,7 @@ impl LoaderPlan {
         plan_within(self.budget, |budget| {
             let plan = match budget == self.budget {
                 true => self.clone(),
-                false => LoaderPlan::attempt(budget, options, columns)?,
+                false => LoaderPlan::try_within(budget, options, columns)?,
             };
             plan.replace_engine(engine, options, columns)
         })
@@ -230,7 +230,7 @@ impl LoaderPlan {
         engine: Engine,
         options: &LoaderOptions,
         columns: &Columns,
-    ) -> std::result::Result<LoaderPlan, Shortage> {
+    ) -> std::result::Result<LoaderPlan, BudgetTooSmall> {
         if engine == self.choice.engine {
             return Ok(self);
         }
@@ -250,7 +250,7 @@ impl LoaderPlan {
                 Bytes(self.window_bytes / 2),
                 self.budget
             );
-            return Err(Shortage { what, required: fixed.saturating_add(2 * batch) });
+            return Err(BudgetTooSmall { what, required: fixed.saturating_add(2 * batch) });
         }
         self.buffers = buffers.min(useful_buffers(self.threads, batch)) as usize;
         self.max_buffers = self.count_max_buffers();

@@ -22,7 +22,7 @@ pub use fingerprint::FileFingerprint;
 pub use lock::Writer;
 use mapping::Mapping;
 pub(crate) use open_count::set_close_idle;
-use open_count::{Counted, is_exhausted, open_counted};
+use open_count::{OpenFileGuard, is_exhausted, open_counted};
 pub use sample::{MAX_SAMPLED_BYTES, sample_digest};
 
 /// How the bytes of a file are to be reached.
@@ -46,7 +46,7 @@ pub struct Source {
     length: u64,
     bytes: Bytes,
     /// Behind the bytes, because it is dropped after them.
-    _counted: Option<Counted>,
+    _counted: Option<OpenFileGuard>,
 }
 
 #[derive(Debug)]

@@ -15,16 +15,16 @@ static CLOSE_IDLE: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Counts as one open file until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(());
+pub(super) struct OpenFileGuard(());
 
-impl Counted {
-    fn new() -> Counted {
+impl OpenFileGuard {
+    fn new() -> OpenFileGuard {
         OPEN.fetch_add(1, Ordering::Relaxed);
-        Counted(())
+        OpenFileGuard(())
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenFileGuard {
     fn drop(&mut self) {
         OPEN.fetch_sub(1, Ordering::Relaxed);
     }
@@ -37,8 +37,10 @@ pub(crate) fn set_close_idle(close_idle: fn() -> bool) {
 
 /// Opens a file by `open`. Where too many are open, the limit of the process is raised as far as the system allows
 /// without privileges, and then those that are not in use are closed.
-pub(super) fn open_counted(open: impl Fn() -> io::Result<File>) -> io::Result<(File, Counted)> {
-    let counted = Counted::new();
+pub(super) fn open_counted(
+    open: impl Fn() -> io::Result<File>,
+) -> io::Result<(File, OpenFileGuard)> {
+    let counted = OpenFileGuard::new();
     let close_idle = || CLOSE_IDLE.get().is_some_and(|close| close());
     while is_above_limit(OPEN.load(Ordering::Relaxed)) && close_idle() {}
     loop {
@@ -59,17 +61,17 @@ pub(super) fn is_exhausted(error: &io::Error) -> bool {
 fn is_above_limit(open: u64) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
-    if open <= allowed(current) {
+    if open <= count_allowed(current) {
         return false;
     }
     // Twice as many, so that it is seldom raised.
     let raised = limit.maximum.unwrap_or(u64::MAX).min(open.saturating_mul(2) + OTHER_FILES);
     let raise = Rlimit { current: Some(raised), maximum: limit.maximum };
     let is_raised = raised > current && setrlimit(Resource::Nofile, raise).is_ok();
-    open > allowed(if is_raised { raised } else { current })
+    open > count_allowed(if is_raised { raised } else { current })
 }
 
 /// Returns how many files may be open here with a limit of the process.
-fn allowed(limit: u64) -> u64 {
+fn count_allowed(limit: u64) -> u64 {
     limit.saturating_sub(OTHER_FILES).max(limit / 2).max(1)
 }

@@ -68,6 +68,11 @@ impl LeakSummary {
         self.allocated_bytes / (self.steps * self.every_steps).max(1)
     }
 
+    /// Returns the word for what is counted.
+    pub fn unit(&self) -> &'static str {
+        if self.is_training { "steps" } else { "calls" }
+    }
+
     /// Returns by how much they grow when, as `64.0 MiB more in every step`.
     pub fn describe_growth(&self) -> String {
         let bytes = Bytes(self.bytes / self.steps.max(1));
@@ -100,7 +105,7 @@ pub(in crate::analysis) struct Leaks {
     /// Calls of it so far.
     steps: u64,
     /// Whether another program was executed for the first time after the last of them.
-    is_over: bool,
+    has_new_program: bool,
     sites: Vec<SiteGrowth>,
     /// Groups that changed since the last step.
     changed: Vec<u32>,
@@ -177,14 +182,14 @@ impl Leaks {
         call: ProgramCall,
         rank: impl Fn(usize) -> (Evidence, u128),
     ) {
-        let other = self.step_program.filter(|known| *known != call.entry);
-        let change = match other {
-            _ if self.is_training && !call.is_of_training => false,
-            Some(step_program) => {
-                let (new, old) = (rank(call.entry), rank(step_program));
+        let change = match self.step_program {
+            None => true,
+            Some(known) if known == call.entry => false,
+            Some(_) if self.is_training && !call.is_of_training => false,
+            Some(known) => {
+                let (new, old) = (rank(call.entry), rank(known));
                 call.is_likeliest && (new.0 > old.0 || new.1 >= old.1.saturating_mul(2))
             }
-            None => self.step_program.is_none(),
         };
         if change {
             self.step_program = Some(call.entry);
@@ -201,13 +206,13 @@ impl Leaks {
             self.is_training |= call.is_of_training;
             self.on_step();
         } else {
-            self.is_over |= call.is_first;
+            self.has_new_program |= call.is_first;
         }
     }
 
     fn on_step(&mut self) {
         self.steps += 1;
-        self.is_over = false;
+        self.has_new_program = false;
         for owner in self.changed.drain(..) {
             let group = &mut self.sites[owner as usize];
             group.is_changed = false;
@@ -228,34 +233,33 @@ impl Leaks {
     ) -> Vec<LeakSummary> {
         let name = |entry| text(programs.name(entry));
         // What was made before a program that came new was made for it: weights, for a forward pass.
-        let Some(step_program) = self.step_program.filter(|_| self.is_training || !self.is_over)
-        else {
+        let is_counted = self.is_training || !self.has_new_program;
+        let Some(step_program) = self.step_program.filter(|_| is_counted) else {
             return Vec::new();
         };
         // The steps of a training have one name; other calls that are as many may have that of the program that leaves
         // something.
-        let counted = |candidate: &LeakCandidate| {
-            let own = Some(candidate.entry as usize).filter(|_| candidate.entry != NO_PROGRAM);
-            let is_as_often = |own: &usize| programs.calls(*own) == programs.calls(step_program);
-            own.filter(|_| !self.is_training).filter(is_as_often).unwrap_or(step_program)
-        };
+        let is_as_often = |own: &usize| programs.calls(*own) == programs.calls(step_program);
         let candidates = self.candidates(sites).into_iter();
-        candidates
-            .map(|candidate| LeakSummary {
+        let summaries = candidates.map(|candidate| {
+            let own = (candidate.entry != NO_PROGRAM).then_some(candidate.entry as usize);
+            let counted = own.filter(|own| !self.is_training && is_as_often(own));
+            LeakSummary {
                 device: candidate.device,
-                bytes_per_step: candidate.bytes / (candidate.steps * candidate.every_steps).max(1),
+                bytes_per_step: candidate.bytes_per_step(),
                 site: text(candidate.site),
-                program: (candidate.entry != NO_PROGRAM).then(|| name(candidate.entry as usize)),
+                program: own.map(name),
                 purpose: candidate.purpose,
-                step: name(counted(&candidate)),
+                step: name(counted.unwrap_or(step_program)),
                 is_training: self.is_training,
                 every_steps: candidate.every_steps,
                 steps: candidate.steps,
                 arrays: candidate.arrays,
                 bytes: candidate.bytes,
                 allocated_bytes: candidate.allocated_bytes,
-            })
-            .collect()
+            }
+        });
+        summaries.collect()
     }
 
     /// Returns what grew in each of the last steps, the most bytes a step first.
@@ -291,9 +295,8 @@ impl Leaks {
         }
         let mut found: Vec<_> = found.into_values().collect();
         found.sort_by_key(|candidate| {
-            let a_step = candidate.bytes / (candidate.steps * candidate.every_steps).max(1);
             let site = (candidate.device, candidate.site, candidate.entry, candidate.purpose as u8);
-            (std::cmp::Reverse(a_step), site, candidate.every_steps)
+            (std::cmp::Reverse(candidate.bytes_per_step()), site, candidate.every_steps)
         });
         found
     }
@@ -307,18 +310,22 @@ impl SiteGrowth {
             self.growths = 0;
         } else if now.bytes > before.bytes {
             let distance = step - self.last;
-            if self.growths == 1 {
-                self.distance = distance;
-            } else if self.growths == 0 || self.distance != distance {
-                (self.growths, self.distance, self.began) = (0, 0, before);
+            let goes_on = self.growths == 1 || (self.growths > 1 && self.distance == distance);
+            if goes_on {
+                (self.growths, self.distance) = (self.growths + 1, distance);
+            } else {
+                (self.growths, self.distance, self.began) = (1, 0, before);
             }
-            self.growths += 1;
             self.last = step;
         }
     }
 }
 
 impl LeakCandidate {
+    fn bytes_per_step(&self) -> u64 {
+        self.bytes / (self.steps * self.every_steps).max(1)
+    }
+
     /// Takes another output of the same call in. The shorter growth is what is sure of both.
     fn merge(&mut self, other: &LeakCandidate) {
         let steps = self.steps.min(other.steps);
@@ -349,9 +356,10 @@ pub fn section(leaks: &[LeakSummary], spare_bytes: impl Fn(u32) -> Option<u64>) 
     }
     let per_step: u64 = here.iter().map(|leak| leak.allocated_bytes_per_step()).sum();
     let steps = spare_bytes(device).and_then(|spare| spare.checked_div(per_step));
-    let (title, unit) = match here[0].is_training {
-        true => ("possible memory leaks: memory that grows from step to step", "steps"),
-        false => ("memory that grows from call to call", "calls"),
+    let unit = here[0].unit();
+    let title = match here[0].is_training {
+        true => "possible memory leaks: memory that grows from step to step",
+        false => "memory that grows from call to call",
     };
     points.extend(
         steps.map(|steps| format!("at this rate, memory runs out after about {steps} more {unit}")),

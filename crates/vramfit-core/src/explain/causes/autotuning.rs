@@ -7,18 +7,16 @@ use crate::explain::message::Message;
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let is_autotuning = |message: &Message| matches!(message, Message::Autotuning { .. });
     let tried = || facts.log.all(is_autotuning);
-    let first = tried().next()?;
+    let (first, last) = (tried().next()?, tried().last()?);
     // A candidate that is left out is no failure, where the program goes on.
-    if facts.requests.is_empty() && facts.goes_on_after(tried().last()?) {
+    if facts.requests.is_empty() && facts.goes_on_after(last) {
         return None;
     }
     // Nor where it went on to its steps, or to an evaluation, before a request failed for good.
-    let last = tried().last()?;
     let goes_on_to = |request: &Event| {
-        let is_later = request.order > last.order && request.source == last.source;
-        is_later
-            && (request.step_lines_before > last.step_lines_before
-                || (request.in_other_phase && !last.in_other_phase))
+        let has_begun = request.step_lines_before > last.step_lines_before
+            || (request.in_other_phase && !last.in_other_phase);
+        has_begun && request.order > last.order && request.source == last.source
     };
     if facts.request_event().is_some_and(goes_on_to) {
         return None;

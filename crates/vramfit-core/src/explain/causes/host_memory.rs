@@ -1,7 +1,6 @@
 use super::Judgement;
 use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
-use crate::explain::log::Event;
 use crate::explain::message::{HostFailure, Message};
 
 /// What programs are that run Python, or that start them, as the kernel names processes.
@@ -29,7 +28,7 @@ const MAX_NAME_BYTES: usize = 15;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let first = facts.log.first(is_host)?;
-    let (how, program) = reason(facts);
+    let (how, program) = find_reason(facts);
     // XLA copies without pinned memory then.
     if how == Some(HostFailure::PinnedRefused) && facts.goes_on_after(first) {
         return None;
@@ -49,15 +48,14 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     };
     // What fails after a GPU request was refused may be a consequence: the traceback of the first failure. A program
     // that has ended well, or goes on, was not killed.
-    let is_of_others =
-        is_kill(how) && (facts.has_ended_before(first) || facts.goes_on_well_after(first));
-    let confidence = match facts.is_after_failure(first) || is_of_others {
-        true => Confidence::Possible,
-        false => confidence,
-    };
-    let summary = match is_of_others {
-        true => format!("{summary}; the program itself went on, or had ended"),
-        false => summary,
+    let is_of_others = how.is_some_and(HostFailure::is_kill)
+        && (facts.has_ended_before(first) || facts.goes_on_well_after(first));
+    let (confidence, summary) = match is_of_others {
+        true => {
+            (Confidence::Possible, format!("{summary}; the program itself went on, or had ended"))
+        }
+        false if facts.is_after_failure(first) => (Confidence::Possible, summary),
+        false => (confidence, summary),
     };
     Some(Judgement::new(confidence, summary, facts.quote_all(facts.log.all(is_host))))
 }
@@ -70,25 +68,15 @@ fn is_host(message: &Message) -> bool {
     }
 }
 
-fn is_kill(how: Option<HostFailure>) -> bool {
-    const KILLS: [HostFailure; 4] = [
-        HostFailure::Killed,
-        HostFailure::KilledSilently,
-        HostFailure::KilledBesideSteps,
-        HostFailure::KillerRan,
-    ];
-    how.is_some_and(|how| KILLS.contains(&how))
-}
-
 /// Returns what tells most of how it is known: a kernel or job manager that names what it killed, else the first message
 /// that does not only say that something was killed. The name is that of another program, where nothing else is known.
-fn reason(facts: &Facts<'_>) -> (Option<HostFailure>, Option<String>) {
-    let named = |event: &Event| match &event.message {
-        Message::KilledByName { program } => Some((program.clone(), is_own(facts, program))),
+fn find_reason<'a>(facts: &Facts<'a>) -> (Option<HostFailure>, Option<&'a str>) {
+    let names = facts.log.messages().filter_map(|(_, message)| match message {
+        Message::KilledByName { program } => Some(program.as_str()),
         _ => None,
-    };
-    let names: Vec<(String, bool)> = facts.log.events.iter().filter_map(named).collect();
-    if names.iter().any(|(_, is_own)| *is_own) {
+    });
+    let names: Vec<&str> = names.collect();
+    if names.iter().any(|name| is_own(facts, name)) {
         return (Some(HostFailure::Killed), None);
     }
     let told: Vec<HostFailure> = facts
@@ -103,8 +91,7 @@ fn reason(facts: &Facts<'_>) -> (Option<HostFailure>, Option<String>) {
         .filter(|how| names.is_empty() || *how != HostFailure::KillerRan)
         .collect();
     let killed = told.iter().find(|how| **how == HostFailure::Killed);
-    let other = names.into_iter().next().map(|(name, _)| name);
-    (killed.or(told.first()).copied(), other)
+    (killed.or(told.first()).copied(), names.first().copied())
 }
 
 /// Returns `true` if a process of this name may be the program, a part of it, or what started it.
@@ -181,7 +168,7 @@ fn judge(how: HostFailure) -> (Confidence, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use crate::explain::{CauseId, Confidence, ExplainOptions, LogScanner, explain};
+    use crate::explain::{CauseId, Confidence, explain_text};
 
     #[test]
     fn who_was_killed_decides() {
@@ -223,9 +210,7 @@ mod tests {
             (format!("{steps}training finished\n{}", step("batch")), Confidence::Possible),
             (format!("step 1 loss 0.4\n{}step 2 loss 0.3\n", killed("python3")), Confidence::Possible),
         ] {
-            let mut scanner = LogScanner::new("");
-            scanner.push(log.as_bytes());
-            let explanation = explain(&scanner.finish(), &ExplainOptions::default());
+            let explanation = explain_text(&log);
             let cause = &explanation.causes[0];
             assert_eq!((cause.id, cause.confidence), (CauseId::HostMemory, confidence), "{log}");
             let names_other = cause.summary.contains("another program");

@@ -23,10 +23,10 @@ use std::cmp::Reverse;
 
 use super::cause::{Cause, CauseId, Confidence, Judgement};
 use super::facts::Facts;
-use super::handled::AfterFailure;
 use super::message::{DriverCall, Message, Reason};
+use super::recovery::Recovery;
 use super::remedy::beside;
-use super::remedy::platform::is_of_nvidia;
+use super::remedy::platform::keep_if_portable;
 
 /// Finds the causes, the likeliest first; of equally likely ones the most specific. What is certain leaves no
 /// alternatives; a setting that does nothing is none, and returned as a note then.
@@ -53,16 +53,11 @@ pub(super) fn find(facts: &Facts<'_>) -> (Vec<Cause>, Option<String>) {
     }
     // What fills the memory may be the reason that there is too little.
     let fills = |cause: &Cause| matches!(cause.id, CauseId::Leak | CauseId::Recompilation);
-    if causes.iter().any(fills) {
-        for cause in causes.iter_mut().filter(|cause| is_filled(cause.id)) {
-            cause.confidence = cause.confidence.min(Confidence::Likely);
-        }
-    }
+    let is_full = causes.iter().any(fills);
     // What a program handled did not end it.
-    if facts.after_failure.and_then(AfterFailure::handled_by_line).is_some() {
-        for cause in &mut causes {
-            cause.confidence = cause.confidence.min(Confidence::Likely);
-        }
+    let is_handled = facts.recovery.and_then(Recovery::handled_by_line).is_some();
+    for cause in causes.iter_mut().filter(|it| is_handled || (is_full && is_filled(it.id))) {
+        cause.confidence = cause.confidence.min(Confidence::Likely);
     }
     causes.sort_by_key(|cause| (Reverse(cause.confidence), cause.id));
     let is_sure = |cause: &Cause| cause.confidence == Confidence::Sure;
@@ -127,8 +122,8 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
             _ => id.falsified_by().to_owned(),
         },
         next_command: match facts.platform() {
-            Some(_) if is_of_nvidia(&next_command(facts, id)) => String::new(),
-            _ => next_command(facts, id),
+            Some(_) => keep_if_portable(next_command(facts, id)),
+            None => next_command(facts, id),
         },
     }
 }
@@ -171,7 +166,7 @@ fn next_command(facts: &Facts<'_>, id: CauseId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::explain::{ExplainOptions, LogScanner, explain};
+    use crate::explain::explain_text;
 
     /// Figures at the end of what 64 bits hold, which a damaged log may have.
     #[test]
@@ -186,10 +181,7 @@ mod tests {
                  InUse: 0\n"
             ),
         ] {
-            let mut scanner = LogScanner::new("");
-            scanner.push(text.as_bytes());
-            let causes = explain(&scanner.finish(), &ExplainOptions::default()).causes;
-            assert!(!causes.is_empty(), "{text}");
+            assert!(!explain_text(&text).causes.is_empty(), "{text}");
         }
     }
 }

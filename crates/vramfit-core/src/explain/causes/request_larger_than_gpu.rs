@@ -21,8 +21,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
         true => confidence.min(Confidence::Likely),
         false => confidence,
     };
-    let largest_gpu = gpu::all().iter().map(|gpu| gpu.max_total_memory_bytes).max();
-    let total = facts.figures.gpu_total_bytes.or(largest_gpu).unwrap_or(u64::MAX);
+    let total = facts.figures.gpu_total_bytes.unwrap_or_else(largest_total_bytes);
     let with_host = total as f64 * USUAL_UNIFIED_FRACTION;
     let settings = &facts.settings;
     let may_use_host = settings.unified_memory || largest.size.bytes as f64 <= with_host;
@@ -32,6 +31,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     };
     let summary = format!("one request of {what} is larger than {comparison}, {helps}");
     Some(Judgement::new(confidence, summary, vec![facts.quote(event)]))
+}
+
+/// Returns the memory of the largest GPU of the catalog.
+fn largest_total_bytes() -> u64 {
+    let totals = gpu::all().iter().map(|gpu| gpu.max_total_memory_bytes);
+    totals.max().unwrap_or(u64::MAX)
 }
 
 fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
@@ -46,8 +51,7 @@ fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
         return (bytes > has).then_some((Confidence::Sure, shown));
     }
     // The pool is a part of the GPU, so its limit says nothing certain about the GPU itself.
-    let known = gpu::all().iter().map(|gpu| gpu.max_total_memory_bytes);
-    let largest = known.max().unwrap_or(u64::MAX);
+    let largest = largest_total_bytes();
     if bytes as f64 > largest as f64 * CATALOGUE_MARGIN {
         return Some((Confidence::Sure, format!("any GPU (at most {})", Bytes(largest))));
     }

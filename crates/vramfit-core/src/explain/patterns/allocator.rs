@@ -2,7 +2,8 @@
 
 use super::{Match, Pattern, after_label, contains, head, labelled_size, until};
 use crate::allocator::PoolEnd;
-use crate::explain::message::{Message, PoolStats};
+use crate::explain::dump_line::PoolStats;
+use crate::explain::message::Message;
 use crate::explain::number::{Size, integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[

@@ -4,7 +4,8 @@ use super::allocator::pool_stats;
 use super::{Match, Pattern, after_label, contains, head, labelled_size, lossy, until};
 use crate::allocator::ChunkTag;
 use crate::explain::LoggedChunk;
-use crate::explain::message::{BinFigures, DumpLine, Message, PoolFigures};
+use crate::explain::dump_line::{BinFigures, DumpLine, PoolFigures};
+use crate::explain::message::Message;
 use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[

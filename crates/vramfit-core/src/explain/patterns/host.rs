@@ -209,7 +209,7 @@ fn killed_process(at: &Match<'_>) -> Option<Message> {
 fn oom_kill(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 600;
     let text = head(at.record(), MAX_TEXT_BYTES);
-    if at.block.place(at.block.line_start(at.from)).text.contains(".extern") {
+    if at.line().contains(".extern") {
         return Some(host(HostFailure::KilledBesideSteps));
     }
     let name = after_label(text, ",task=").filter(|_| text.starts_with(b":constraint="));

@@ -114,6 +114,11 @@ impl<'a> Match<'a> {
         &self.block.text()[self.from.saturating_sub(bytes)..self.from]
     }
 
+    /// Returns the line that it is in, as it is in the log.
+    fn line(&self) -> String {
+        self.block.place(self.block.line_start(self.from)).text
+    }
+
     /// Returns text as it is in the log, where `part` is a part of what follows.
     fn original(&self, part: &[u8]) -> String {
         let offset = part.as_ptr().addr() - self.after().as_ptr().addr();

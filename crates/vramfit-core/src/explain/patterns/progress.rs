@@ -33,7 +33,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
 
 /// `Training finished in 3 h`, `finished. Final loss: 0.1`, of a program that has come to its end.
 fn ended(at: &Match<'_>) -> Option<Message> {
-    let line = at.block.place(at.block.line_start(at.from)).text.to_ascii_lowercase();
+    let line = at.line().to_ascii_lowercase();
     let is_failure = ["fail", "error", "exit code", "exit status", "abort"];
     let ends_well = !is_failure.iter().any(|word| line.contains(word));
     (ends_well && at.block.begins_word(at.from)).then_some(Message::Ended)

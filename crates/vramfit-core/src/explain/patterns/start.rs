@@ -72,7 +72,7 @@ fn command(at: &Match<'_>) -> Option<Message> {
     if next == Some(&b'/') || !names_program() || !at.block.begins_word(at.from) {
         return None;
     }
-    let line = at.block.place(at.block.line_start(at.from)).text;
+    let line = at.line();
     let command = at.block.place(at.from).text;
     let before = line.strip_suffix(&command)?;
     // Behind a prompt or another command, or alone; behind the words of a sentence it is no command line.

@@ -5,7 +5,7 @@ use crate::explain::facts::Facts;
 use crate::explain::message::{Library, Message, Platform};
 
 /// What only NVIDIA's software has.
-const OF_CUDA: [&str; 6] = [
+const CUDA_REMEDIES: [&str; 6] = [
     "cuda-async",
     "matching-libraries",
     "matching-plugin",
@@ -14,7 +14,7 @@ const OF_CUDA: [&str; 6] = [
     "unified-memory",
 ];
 /// What changes XLA's pool, which Metal does not have.
-const OF_POOL: [&str; 8] = [
+const POOL_REMEDIES: [&str; 8] = [
     "correct-settings",
     "disable-graphs",
     "lower-fraction",
@@ -39,10 +39,10 @@ impl Facts<'_> {
 }
 
 /// Leaves out what does not hold for a platform, and the commands of what does.
-pub(super) fn adapt(remedies: Vec<Remedy>, platform: Platform) -> Vec<Remedy> {
+pub(super) fn adapt_to_platform(remedies: Vec<Remedy>, platform: Platform) -> Vec<Remedy> {
     let holds = |remedy: &Remedy| {
-        !OF_CUDA.contains(&remedy.id)
-            && (platform != Platform::Metal || !OF_POOL.contains(&remedy.id))
+        !CUDA_REMEDIES.contains(&remedy.id)
+            && (platform != Platform::Metal || !POOL_REMEDIES.contains(&remedy.id))
     };
     let adapted = remedies.into_iter().filter(holds).map(|remedy| {
         let text = match remedy.id {
@@ -52,16 +52,13 @@ pub(super) fn adapt(remedies: Vec<Remedy>, platform: Platform) -> Vec<Remedy> {
             "plan" => "recompute activations in the backward pass: `jax.checkpoint`".to_owned(),
             _ => remedy.text.replace(", implementation=\"cudnn\"", ""),
         };
-        let command = match is_of_nvidia(&remedy.command) {
-            true => String::new(),
-            false => remedy.command,
-        };
-        Remedy { text, command, ..remedy }
+        Remedy { text, command: keep_if_portable(remedy.command), ..remedy }
     });
     adapted.collect()
 }
 
-/// Returns `true` if a command is about NVIDIA's GPUs: vramfit's own are.
-pub(in crate::explain) fn is_of_nvidia(command: &str) -> bool {
-    ["vramfit", "cuda", "nvidia"].iter().any(|word| command.contains(word))
+/// Returns a command, or an empty one where it is about NVIDIA's GPUs: vramfit's own are.
+pub(in crate::explain) fn keep_if_portable(command: String) -> String {
+    let is_of_nvidia = ["vramfit", "cuda", "nvidia"].iter().any(|word| command.contains(word));
+    if is_of_nvidia { String::new() } else { command }
 }

@@ -13,8 +13,7 @@ const SCORES_PRODUCT: &str = "->BNTS)";
 
 pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
     let memory = &summary.program_memory.as_ref()?.memory;
-    let name = &summary.header.gpu().name;
-    let gpu = gpu::all().iter().find(|gpu| gpu.name == *name);
+    let gpu = gpu::get(&summary.header.gpu().name);
     // cuDNN has kernels from Ampere on.
     if gpu.is_some_and(|gpu| gpu.compute_capability < (8, 0)) {
         return None;

@@ -33,7 +33,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
         sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
-        sentences.extend(holder(summary, cause.total_bytes));
+        sentences.extend(describe_holder(summary, cause.total_bytes));
         sentences.extend(update_outside(summary, cause.total_bytes));
         sentences.extend(constants(summary, cause.total_bytes));
         // What was measured says more than what would remain.
@@ -80,15 +80,16 @@ pub(super) fn undivided_batch(summary: &RunSummary) -> Option<&UndividedBatch> {
 }
 
 /// Names what holds most of the arrays, where memory ran out or grows.
-fn holder(summary: &RunSummary, total_bytes: u64) -> Option<String> {
-    shows_holders(summary)
-        .then(|| facts::array_holders::sentence(&summary.array_holders, total_bytes))
-        .flatten()
+fn describe_holder(summary: &RunSummary, total_bytes: u64) -> Option<String> {
+    match shows_holders(summary) {
+        true => facts::array_holders::sentence(&summary.array_holders, total_bytes),
+        false => None,
+    }
 }
 
 /// Returns `true` if it matters who holds arrays.
 pub(in crate::report) fn shows_holders(summary: &RunSummary) -> bool {
-    summary.is_refused() || summary.leaks.iter().any(|leak| summary.is_relevant(leak))
+    summary.is_refused() || summary.has_relevant_leak()
 }
 
 pub(super) fn leak(leak: &LeakSummary) -> String {

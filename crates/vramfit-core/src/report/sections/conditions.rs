@@ -28,13 +28,21 @@ pub(in crate::report) fn qualify(
     conditions: &[Condition],
     each: &str,
 ) -> String {
-    let assumed = match assumptions(conditions).join(" and if ") {
+    let (assumed, excluded) = (assumed_clause(conditions), excluded_clauses(conditions, each));
+    format!("{answer}{assumed}: {rest}{excluded}")
+}
+
+/// Returns what an answer assumes, to be appended to it: `, if A and if B`.
+pub(in crate::report) fn assumed_clause(conditions: &[Condition]) -> String {
+    match assumptions(conditions).join(" and if ") {
         none if none.is_empty() => none,
         assumed => format!(", if {assumed}"),
-    };
-    let excluded: String =
-        exclusions(conditions, each).iter().map(|it| format!("; {it}")).collect();
-    format!("{answer}{assumed}: {rest}{excluded}")
+    }
+}
+
+/// Returns what an answer says nothing about, to be appended to it: `; C; D`.
+pub(in crate::report) fn excluded_clauses(conditions: &[Condition], each: &str) -> String {
+    exclusions(conditions, each).iter().map(|it| format!("; {it}")).collect()
 }
 
 /// Returns what an answer assumes, in a clause each. A run that was measured with a pool without a limit also assumes what

@@ -45,13 +45,13 @@ pub(super) fn main_cause(summary: &RunSummary) -> Option<MainCause> {
     let mut leaks = summary.leaks.iter();
     if let Some(leak) = leaks.find(|leak| leak.allocated_bytes >= failure.short_bytes()) {
         let kind = if leak.is_training { "memory leak, " } else { "" };
-        let unit = if leak.is_training { "steps" } else { "calls" };
         let text = format!(
-            "{kind}{} from {}, {} after {} {unit}",
+            "{kind}{} from {}, {} after {} {}",
             leak.describe_growth(),
             short_line(line_or_unknown(&leak.site)),
             Bytes(leak.allocated_bytes),
-            leak.steps * leak.every_steps
+            leak.steps * leak.every_steps,
+            leak.unit()
         );
         let cause_sentence = Some(cause::leak(leak));
         return Some(MainCause { kind: CauseKind::Leak, text, cause_sentence });

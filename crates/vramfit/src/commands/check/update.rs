@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use vramfit_core::analysis::Bearing;
 use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::report::{describe_phases, qualify_headline};
+use vramfit_core::report::{assumed_clause, describe_phases, excluded_clauses};
 use vramfit_core::run_config::STEADY_CALLS;
 use vramfit_core::{Bytes, Result};
 
@@ -51,7 +50,8 @@ impl Update<'_> {
                 .cloned();
             let before = lock.accept(measured.line.clone()).or(newest);
             let text = accepted_text(&measured.line, before.as_ref());
-            lines.push(text + &assumptions_text(measured) + &whole_run_text(measured));
+            lines
+                .push(text + &assumed_clause(&measured.run.conditions) + &whole_run_text(measured));
             if let Some(store) = store
                 && let Some(line) = lock.find(&row.entry.name, &row.gpu, row.jax())
             {
@@ -131,23 +131,10 @@ fn accepted_text(line: &LockLine, before: Option<&LockLine>) -> String {
     format!("accepted: {name}: {}{jax}", changes.join("; "))
 }
 
-/// Says what the accepted figures hold for, where that is not all runs.
-fn assumptions_text(measured: &Measured) -> String {
-    let conditions = measured.run.conditions.iter();
-    // What ended the runs is told with the whole run.
-    let conditions = conditions.filter(|it| it.bearing() != Bearing::Excluded).cloned();
-    let conditions: Vec<_> = conditions.collect();
-    qualify_headline("", "", &conditions, "each dry run").trim_end_matches([':', ' ']).to_owned()
-}
-
 /// Says what the whole run came to, or why that is not known; empty where the figures are of the whole run.
 fn whole_run_text(measured: &Measured) -> String {
     let conditions = &measured.run.conditions;
-    let unknown = |why: &str| {
-        let figures = qualify_headline("", "", conditions, "each dry run");
-        let ended = figures.trim_start_matches([':', ' ', ';']);
-        format!("; {ended}: {why}")
-    };
+    let unknown = |why: &str| format!("{}: {why}", excluded_clauses(conditions, "each dry run"));
     match measured.line.whole_run {
         None => String::new(),
         Some(WholeRun::Peak(bytes)) => {

@@ -119,8 +119,7 @@ pub(super) fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
 /// Returns `true` if a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
 /// ones XLA refuses to. A GPU that is not in the catalog is assumed to be a new one.
 fn supports_bfloat16(name: &str) -> bool {
-    let gpu = gpu::all().iter().find(|gpu| gpu.name == name);
-    gpu.is_none_or(|gpu| gpu.compute_capability >= (8, 0))
+    gpu::get(name).is_none_or(|gpu| gpu.compute_capability >= (8, 0))
 }
 
 /// Double precision, which JAX only uses where it was asked for.

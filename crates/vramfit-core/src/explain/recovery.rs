@@ -1,4 +1,4 @@
-//! Whether the program handled the failure: it went on, and ended by itself.
+//! Whether the program recovered from the failure: it went on, and ended by itself.
 
 use super::causes::is_gpu_memory_failure;
 use super::log::{Event, Log};
@@ -6,7 +6,7 @@ use super::message::{HostFailure, Message, Subject};
 
 /// What a log shows of the program after the last request for memory that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
+pub enum Recovery {
     /// It handled the failure: by this line it went on.
     WentOn {
         /// The number of the line.
@@ -25,25 +25,25 @@ pub enum AfterFailure {
     },
 }
 
-impl AfterFailure {
+impl Recovery {
     /// Returns the line by which the program handled the failure.
     pub fn handled_by_line(self) -> Option<u64> {
         match self {
-            AfterFailure::WentOn { line } | AfterFailure::Ended { line } => Some(line),
-            AfterFailure::Unclear { .. } => None,
+            Recovery::WentOn { line } | Recovery::Ended { line } => Some(line),
+            Recovery::Unclear { .. } => None,
         }
     }
 
     /// Returns it as a note.
     pub(super) fn note(self) -> String {
         match self {
-            AfterFailure::WentOn { line } => {
+            Recovery::WentOn { line } => {
                 format!("the program handled the failure: line {line} is progress after it")
             }
-            AfterFailure::Ended { line } => {
+            Recovery::Ended { line } => {
                 format!("the program handled the failure: line {line} says that it came to its end")
             }
-            AfterFailure::Unclear { line } => format!(
+            Recovery::Unclear { line } => format!(
                 "there is progress after the failure, up to line {line}: the program handled it, or was started again, or \
                  its output was written late"
             ),
@@ -54,7 +54,7 @@ impl AfterFailure {
 impl Log {
     /// Returns what became of the program after the last failure. None where it ended with an error or was killed, and of
     /// several logs, of which one may go on where another ends.
-    pub(super) fn after_failure(&self) -> Option<AfterFailure> {
+    pub(super) fn recovery(&self) -> Option<Recovery> {
         let [_] = self.sources[..] else { return None };
         let last = self.events.iter().rev().find(|event| is_failure(&event.message))?;
         let ends_it = |event: &Event| event.order > last.order && is_end_by_error(&event.message);
@@ -62,13 +62,13 @@ impl Log {
             return None;
         }
         if let Some((_, line)) = self.ended.filter(|(order, _)| *order > last.order) {
-            return Some(AfterFailure::Ended { line });
+            return Some(Recovery::Ended { line });
         }
         let goes_on = last.step_lines_before > 0 && self.steps.count > last.step_lines_before;
         let line = self.last_step_line;
         goes_on.then(|| match self.has(is_raised) {
-            true => AfterFailure::Unclear { line },
-            false => AfterFailure::WentOn { line },
+            true => Recovery::Unclear { line },
+            false => Recovery::WentOn { line },
         })
     }
 }
@@ -91,20 +91,14 @@ fn is_end_by_error(message: &Message) -> bool {
     match message {
         Message::Exception { subject, .. } => *subject != Subject::Memory,
         Message::Abort | Message::PeerFailure | Message::KilledByName { .. } => true,
-        Message::Host { how, .. } => matches!(
-            how,
-            HostFailure::Killed
-                | HostFailure::KilledSilently
-                | HostFailure::KilledBesideSteps
-                | HostFailure::KillerRan
-        ),
+        Message::Host { how, .. } => how.is_kill(),
         _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::explain::{AfterFailure, Confidence, ExplainOptions, LogScanner, explain};
+    use crate::explain::{Confidence, Recovery, explain_text};
 
     const WARNED: &str = "bfc_allocator.cc:512] Allocator (GPU_0_bfc) ran out of memory trying to allocate 64.00GiB \
         (rounded to 68719476736)requested by op\n";
@@ -113,9 +107,9 @@ mod tests {
 
     #[test]
     fn what_was_handled_is_not_called_the_end_of_the_program() {
-        let went_on = |line| Some(AfterFailure::WentOn { line });
-        let ended = |line| Some(AfterFailure::Ended { line });
-        let unclear = |line| Some(AfterFailure::Unclear { line });
+        let went_on = |line| Some(Recovery::WentOn { line });
+        let ended = |line| Some(Recovery::Ended { line });
+        let unclear = |line| Some(Recovery::Unclear { line });
         for (log, after) in [
             (format!("step 1\n{WARNED}step 2\nstep 3\n"), went_on(4)),
             (format!("step 1\n{WARNED}half the batch\nstep 2\ntraining finished\n"), ended(5)),
@@ -132,10 +126,8 @@ mod tests {
             (format!("{WARNED}step 1\nstep 2\n"), None),
             (format!("{RAISED}training failed\n"), None),
         ] {
-            let mut scanner = LogScanner::new("");
-            scanner.push(log.as_bytes());
-            let explanation = explain(&scanner.finish(), &ExplainOptions::default());
-            assert_eq!(explanation.after_failure, after, "{log}");
+            let explanation = explain_text(&log);
+            assert_eq!(explanation.recovery, after, "{log}");
             let is_handled = after.is_some_and(|after| after.handled_by_line().is_some());
             assert_eq!(explanation.headline().contains("but handled"), is_handled, "{log}");
             let is_sure = explanation.causes.iter().any(|it| it.confidence == Confidence::Sure);
