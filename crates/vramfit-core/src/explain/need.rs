@@ -93,7 +93,7 @@ impl Facts<'_> {
             let named = figures.gpu.and_then(gpu::get);
             named.map_or(total, |named| total.max(named.max_total_memory_bytes))
         });
-        most.is_none_or(|most| gpu.total_memory_bytes > most + most / 20)
+        most.is_none_or(|most| gpu.total_memory_bytes > most.saturating_add(most / 20))
             && figures.limit_bytes.is_none_or(|seen| limit > seen)
     }
 

@@ -32,13 +32,19 @@ impl Size {
     /// Returns `true` if both may be the same amount, apart from rounding up to a unit of the allocator.
     pub(super) fn agrees_with(self, other: Size) -> bool {
         const ALLOCATOR_UNIT: u64 = 256;
-        self.bytes.abs_diff(other.bytes) <= self.tolerance + other.tolerance + ALLOCATOR_UNIT
+        self.bytes.abs_diff(other.bytes)
+            <= add_sizes([self.tolerance, other.tolerance, ALLOCATOR_UNIT])
     }
 
     /// Returns the one that is known better.
     pub(super) fn or_more_exact(self, other: Size) -> Size {
         if other.tolerance < self.tolerance { other } else { self }
     }
+}
+
+/// Adds what a log tells, which may be damaged: a sum that is too large is the largest number.
+pub(super) fn add_sizes(sizes: impl IntoIterator<Item = u64>) -> u64 {
+    sizes.into_iter().fold(0, u64::saturating_add)
 }
 
 /// Suffixes, longest first where one begins another.

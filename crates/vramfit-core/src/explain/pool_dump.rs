@@ -3,7 +3,7 @@
 use super::block::Place;
 use super::cause::Evidence;
 use super::dump_line::{BinFigures, DumpLine, PoolFigures, PoolStats};
-use super::number::Size;
+use super::number::{Size, add_sizes};
 use super::{LoggedChunk, LoggedRegion};
 use crate::allocator::{ChunkTag, PoolEnd};
 
@@ -60,7 +60,7 @@ impl PoolDump {
     pub(super) fn pool_bytes(&self) -> Option<u64> {
         let exact = self.regions.iter().map(|region| region.bytes);
         match self.is_complete() {
-            true => Some(exact.sum()),
+            true => Some(add_sizes(exact)),
             false => self.figures.map(|figures| figures.pool.bytes),
         }
     }
@@ -81,7 +81,7 @@ impl PoolDump {
     pub(super) fn in_use_bytes(&self) -> Option<u64> {
         if self.is_complete() {
             let used = self.chunks().filter(|chunk| chunk.in_use);
-            return Some(used.map(|chunk| chunk.bytes).sum());
+            return Some(add_sizes(used.map(|chunk| chunk.bytes)));
         }
         let stats = self.stats.and_then(|stats| stats.in_use);
         let told = stats.or(self.in_use).map(|size| size.bytes);
@@ -93,7 +93,7 @@ impl PoolDump {
     pub(super) fn free_bytes(&self) -> Option<u64> {
         if self.is_complete() {
             let free = self.chunks().filter(|chunk| !chunk.in_use);
-            return Some(free.map(|chunk| chunk.bytes).sum());
+            return Some(add_sizes(free.map(|chunk| chunk.bytes)));
         }
         let told = self.figures.and_then(|figures| figures.free);
         told.map(|size| size.bytes).or_else(|| self.pool_bytes()?.checked_sub(self.in_use_bytes()?))

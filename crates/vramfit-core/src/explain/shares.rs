@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::message::{AllocatorOwner, Message, OtherAllocator};
-use super::number::Size;
+use super::number::{Size, add_sizes};
 
 /// The GPU's memory, divided by a framework's own figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Shares {
         let used = total.checked_sub(free)?;
         let of_process = bytes(refused.process);
         let sizes = [refused.total, refused.free, refused.process];
-        let rounding: u64 = sizes.iter().flatten().map(|size| size.tolerance).sum();
+        let rounding = add_sizes(sizes.iter().flatten().map(|size| size.tolerance));
         Some(Shares {
             owner: refused.owner,
             total,

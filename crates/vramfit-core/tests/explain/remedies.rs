@@ -102,6 +102,28 @@ proptest! {
         }
     }
 
+    /// The same of what XLA lists: blocks of a pool, and what a program needs.
+    #[test]
+    fn no_list_is_too_large(
+        figures in proptest::collection::vec(prop_oneof![0_u64..3, 0..u64::MAX], 14), units in "[KMG]i"
+    ) {
+        let mut figures = figures.iter();
+        let mut next = || figures.next().copied().unwrap_or(u64::MAX);
+        let log = format!(
+            "BufferAssignment OOM Debugging.\nBufferAssignment stats:\n parameter allocation: {}{units}B\n \
+             maybe_live_out allocation: {}{units}B\n preallocated temp allocation: {}{units}B\n total allocation: {}{units}B\n\
+             Peak buffers:\n\tBuffer 1:\n\t\tSize: {}{units}B\n\t\tShape: f32[{}]\n\t\t==========================\n\n\
+             \tBuffer 2:\n\t\tSize: {}B\n\t\tShape: f32[{}]\n\t\t==========================\n\n{}\
+             bfc_allocator.cc:1453] Next region of size {}\nbfc_allocator.cc:1479] InUse at 10000 of size {} next 1\n\
+             bfc_allocator.cc:1453] Next region of size {}\nbfc_allocator.cc:1479] Free  at 20000 of size {} next 1\n",
+            next(), next(), next(), next(), next(), next(), next(), next(), refused(next()),
+            next(), next(), next(), next(),
+        );
+        for gpu in [None, Some("t4")] {
+            prop_assert!(!explained(&log, gpu).causes.is_empty());
+        }
+    }
+
     #[test]
     fn named_gpus_are_the_smallest_on_which_it_fits(in_use in GIB..150 * GIB, requested in GIB..20 * GIB) {
         let log = format!("jax 0.10.1\n{}", dump(requested, in_use, in_use + requested / 2));

@@ -23,7 +23,7 @@ fn by_dump(facts: &Facts<'_>) -> Option<Judgement> {
     }
     // Figures that the log rounds leave a doubt where they are close.
     let told = dump.figures.map_or(0, |figures| figures.pool.tolerance);
-    let is_exact = dump.is_complete() || free - rounded > 4 * told.max(1);
+    let is_exact = dump.is_complete() || (free - rounded) / 4 >= told.max(1);
     let confidence = if is_exact { Confidence::Sure } else { Confidence::Likely };
     let block = match largest {
         Some(largest) => format!("the largest free block has {}", Bytes(largest)),

@@ -13,7 +13,7 @@ fn refused_growth(facts: &Facts<'_>) -> Option<Judgement> {
     let dump = facts.log.dump()?;
     let rounded = facts.rounded_bytes()?;
     let left = dump.unallocated_bytes()?;
-    let tolerance = dump.limit()?.tolerance + facts.request()?.size.tolerance;
+    let tolerance = dump.limit()?.tolerance.saturating_add(facts.request()?.size.tolerance);
     if !dump.grows()? || rounded > left.saturating_sub(tolerance) {
         return None;
     }

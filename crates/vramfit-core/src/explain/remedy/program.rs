@@ -9,6 +9,7 @@ use crate::explain::facts::Facts;
 use crate::explain::figures::NeedFigures;
 use crate::explain::message::Message;
 use crate::explain::need::LARGE_BYTES;
+use crate::explain::number::add_sizes;
 use crate::explain::start::{batch_option, names_batch};
 use crate::explain::workload::Workload;
 use crate::program::parse_dimensions;
@@ -205,7 +206,7 @@ fn donate(facts: &Facts<'_>) -> Option<Remedy> {
 
 /// Returns `true` if outputs take the place of arguments already: XLA's total counts memory that both share once.
 fn reuses_arguments(need: NeedFigures) -> bool {
-    let parts = need.argument_bytes + need.live_out_bytes + need.temp_bytes;
+    let parts = add_sizes([need.argument_bytes, need.live_out_bytes, need.temp_bytes]);
     let shared = parts.saturating_sub(need.total_bytes);
     shared > 0 && shared >= need.live_out_bytes / 10 * 9
 }
