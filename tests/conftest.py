@@ -22,6 +22,7 @@ from cli_dryrun import dryrun_of
 from commands import COMPILATION_CACHE, ROOT, run_command, run_python
 from fake_driver import FakeDriver, build_library
 from on_gpu import environment
+from preloaded import FOLDER, Servers, build_program
 from stop_before import StopBefore
 from train_command import generate
 from watchdog import Watchdog
@@ -41,14 +42,17 @@ for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
 
 
 def pytest_configure(config):
-    """Share one compilation cache between all tests: most compile what another has compiled, or an
-    earlier run.
+    """Share one compilation cache between all tests, and servers that have JAX imported.
 
-    It is that of the sources that say how programs are compiled. `make test
-    VRAMFIT_COMPILATION_CACHE=` runs all tests without one.
+    Most tests compile what another has compiled, or an earlier run. The cache is that of the
+    sources that say how programs are compiled. `make test VRAMFIT_COMPILATION_CACHE=` runs all
+    tests without one, `make test PRELOADED_PYTHON=` without servers.
     """
-    is_worker = hasattr(config, "workerinput")
-    if is_worker or COMPILATION_CACHE in os.environ:
+    if hasattr(config, "workerinput"):
+        return
+    if FOLDER not in os.environ and build_program():
+        config.add_cleanup(Servers().end)
+    if COMPILATION_CACHE in os.environ:
         return
     caches = ROOT / ".cache" / "compilations"
     crates = ROOT / "crates"
@@ -62,6 +66,13 @@ def pytest_configure(config):
     for other in set(caches.iterdir()) - {cache}:
         shutil.rmtree(other, ignore_errors=True)
     os.environ[COMPILATION_CACHE] = str(cache)
+
+
+def pytest_report_header():
+    """Say how dry runs are made."""
+    if os.environ.get(FOLDER):
+        return "dry runs: in copies of a process that has JAX imported"
+    return "dry runs: each in a new Python"
 
 
 # Files that take as long as all others together; the longest first, so that nobody waits for

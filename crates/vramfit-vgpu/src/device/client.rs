@@ -177,7 +177,7 @@ fn header(run: RunConfig, gpus: Vec<u32>, options: &PoolOptions, process: Proces
         unified_memory: options.unified_memory,
         cuda_async_prealloc: options.cuda_async_prealloc,
         collective_memory_bytes: options.collective_memory_bytes,
-        command: std::env::args().collect(),
+        command: crate::process::command_line(std::process::id()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A GPU whose memory this process shares with others: what it uses is reserved in the [usage file](super::usage_file),
 //! and what others use is noted in the trace.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::sync::{Arc, Mutex};
 
 use vramfit_core::allocator::{DeviceMemory, PAGE_BYTES, Region, SimulatedDeviceMemory};
@@ -11,7 +11,7 @@ use vramfit_core::trace::{Note, OtherProcess};
 use super::usage_file::{LockedUsageFile, usage_file_error};
 use crate::lock;
 use crate::pjrt::status::{PjrtResult, Status};
-use crate::process::start_ticks;
+use crate::process::{command_line, start_ticks};
 use crate::session::log;
 
 /// Other processes that a note names; all are counted.
@@ -160,7 +160,11 @@ impl SharedGpuState {
         let processes = self.others.largest.iter().map(|other| OtherProcess {
             pid: other.process,
             bytes: other.bytes,
-            command: command_line(other.process),
+            command: command_line(other.process)
+                .join(" ")
+                .chars()
+                .take(MAX_COMMAND_CHARACTERS)
+                .collect(),
         });
         Note::Others {
             device: self.device,
@@ -177,14 +181,6 @@ fn largest_holders<'a>(others: impl Iterator<Item = &'a Holding>) -> Vec<Holding
     others.sort_by_key(|other| std::cmp::Reverse(other.bytes));
     others.truncate(MAX_PROCESSES_NAMED);
     others
-}
-
-/// Returns the command line of a process, separated by spaces; empty if it cannot be read.
-fn command_line(process: u32) -> String {
-    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&words);
-    let line = text.trim_end_matches('\0').replace('\0', " ");
-    line.chars().take(MAX_COMMAND_CHARACTERS).collect()
 }
 
 impl SharedGpu {

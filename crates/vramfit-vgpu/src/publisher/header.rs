@@ -56,7 +56,7 @@ pub(super) unsafe fn header(
         client,
         pid_namespace: folder::pid_namespace(),
         boot_id: folder::boot_id(),
-        command: command(),
+        command: command(pid),
         jax: JAX_VERSION.get().cloned().or(jax_version),
         plugin_api: format!("{}.{}", head.major, head.minor),
         interval_ms: config.interval.as_millis() as u32,
@@ -99,11 +99,9 @@ unsafe fn describe(
     found
 }
 
-/// Returns the command line, as `ps` shows it.
-fn command() -> String {
-    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let mut text = text.trim_end_matches('\0').replace('\0', " ");
+/// Returns the command line of this process, cut where it is long.
+fn command(pid: u32) -> String {
+    let mut text = crate::process::command_line(pid).join(" ");
     if text.len() > COMMAND_BYTES {
         let end = (0..=COMMAND_BYTES).rev().find(|&at| text.is_char_boundary(at));
         text.truncate(end.unwrap_or(0));

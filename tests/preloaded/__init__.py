@@ -1,0 +1,74 @@
+"""Runs the scripts of dry runs in copies of a process that has imported JAX.
+
+Half of a small dry run is `import jax`, and a sixth is garbage collection among the objects of
+JAX. A server imports JAX once, marks what there is as permanent, and forks for each script:
+`python.c` is the program that tests start in the place of Python, `server.py` is what runs in a
+server.
+
+What is different there from any other Python, and why tests may use it nevertheless:
+
+- JAX is imported before the script begins, with all that `vramfit dryrun` installs before it.
+  Scripts that could notice (`NOTICES` in `python.c`: environment, `sys.modules`, signals,
+  processes) run in a process of their own, as all programs do that are no dry run of a file.
+- Full garbage collections come earlier in a long run, as the objects of JAX are not counted.
+  Scripts that speak of `gc` run in a process of their own.
+- The parent of a script is a server.
+
+`PRELOADED_PYTHON=` (empty) runs all tests without it.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+# The folder with the sockets of the servers; `python.c` reads it.
+FOLDER = "PRELOADED_PYTHON"
+PROGRAM = Path(sys.executable).with_name("python-preloaded")
+SOURCES = Path(__file__).parent
+
+
+def build_program():
+    """Compile the program beside the interpreter whose packages it has; say whether that worked.
+
+    Raises:
+        subprocess.CalledProcessError: If it cannot be compiled, in CI.
+    """
+    source = SOURCES / "python.c"
+    if PROGRAM.exists() and PROGRAM.stat().st_mtime > source.stat().st_mtime:
+        return True
+    value = sysconfig.get_config_var
+    built = PROGRAM.with_name(f"{PROGRAM.name}-{os.getpid()}")
+    words = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", built, source]
+    words += [f"-I{value('INCLUDEPY')}", f"-L{value('LIBDIR')}", f"-Wl,-rpath,{value('LIBDIR')}"]
+    words += [f"-lpython{value('LDVERSION')}", *value("LIBS").split(), *value("SYSLIBS").split()]
+    words += value("LINKFORSHARED").split()
+    try:
+        subprocess.run(words, check=True)
+        built.rename(PROGRAM)
+    except (OSError, subprocess.CalledProcessError):
+        if "CI" in os.environ:
+            raise
+        return False
+    return True
+
+
+class Servers:
+    """The servers of these tests. They end after the process that has made this."""
+
+    def __init__(self):
+        """Let programs that this process starts use servers."""
+        self.folder = Path(tempfile.mkdtemp(prefix="vramfit-servers-"))
+        shutil.copy(SOURCES / "server.py", self.folder)
+        self._alive = (self.folder / "alive").open("w")
+        fcntl.flock(self._alive, fcntl.LOCK_EX)
+        os.environ[FOLDER] = str(self.folder)
+
+    def end(self):
+        """Let the servers end, as soon as they have nothing to do."""
+        self._alive.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

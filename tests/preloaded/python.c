@@ -1,0 +1,367 @@
+// A Python that runs the script of a dry run in a copy of a process that has JAX imported already.
+//
+//     python ARGUMENTS            as any Python; a script that may be served is run by a server
+//     python --serve MODULE PATH  a server: `serve(PATH)` of the file MODULE
+//
+// A server imports JAX once, and forks for each script. The call of `serve` returns in the copies only, with no frame of
+// Python left, and `Py_RunMain` then runs the script as it does in any Python. `__init__.py` says what may be served.
+//
+// The client stays until the script has ended, and ends as it did: with its exit code, or by its signal. The script has the
+// directory, arguments, environment, limits, process group and descriptors of the client. When the client dies, the server
+// kills the script.
+
+#define _GNU_SOURCE
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <linux/prctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+// Exported by all releases, and declared for all of them by none.
+extern const PyConfig *_PyInterpreterState_GetConfig(PyInterpreterState *);
+
+enum { MAX_DESCRIPTORS = 64, MAX_SCRIPT_BYTES = 1 << 18, NOT_SERVED = -1 };
+
+// The folder with the sockets of servers; without it, this is any Python.
+static const char FOLDER[] = "PRELOADED_PYTHON";
+
+// What a script contains that notices when JAX is imported, or in which process it runs.
+static const char *const NOTICES[] = {
+    "environ",     "putenv",       "sys.modules", "importlib", "__import__", "meta_path",
+    "fork",        "multiprocess", "atexit",      "warnings",  "torch",      "tensorflow",
+    "gc.",         "getppid",      "signal",      "orig_argv", "IPython",    "tracemalloc",
+};
+
+static bool is_served(const char *path) {
+    static char text[MAX_SCRIPT_BYTES];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (file < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+        return false;
+    }
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    if (length <= 0 || length != status.st_size) {
+        return false;
+    }
+    text[length] = '\0';
+    for (size_t i = 0; i < sizeof NOTICES / sizeof *NOTICES; i++) {
+        if (strstr(text, NOTICES[i])) {
+            return false;
+        }
+    }
+    return strstr(text, "import jax") || strstr(text, "from jax");
+}
+
+// Variables that differ from run to run and that no import reads: all others make a server of their own.
+static bool is_of_run(const char *variable) {
+    static const char *const OF_RUN[] = {
+        "VRAMFIT_", "PYTEST_", "XDG_RUNTIME_DIR=", "PWD=", "OLDPWD=", "_=", "SHLVL=", "TMPDIR=",
+    };
+    for (size_t i = 0; i < sizeof OF_RUN / sizeof *OF_RUN; i++) {
+        if (strncmp(variable, OF_RUN[i], strlen(OF_RUN[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int compare(const void *one, const void *other) {
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+// Returns a name for what a server must have in common with a script (FNV-1a).
+static uint64_t name_server(void) {
+    size_t count = 0;
+    while (environ[count]) {
+        count++;
+    }
+    char **sorted = malloc(count * sizeof *sorted);
+    memcpy(sorted, environ, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare);
+    uint64_t digest = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)getsid(0);
+    for (size_t i = 0; i < count; i++) {
+        size_t length = is_of_run(sorted[i]) ? 0 : strlen(sorted[i]) + 1;
+        for (size_t at = 0; at < length; at++) {
+            digest = (digest ^ (unsigned char)sorted[i][at]) * UINT64_C(0x100000001b3);
+        }
+    }
+    free(sorted);
+    return digest;
+}
+
+// Starts a server in the background. Its standard streams are pipes, as those of the scripts are.
+static void start_server(const char *program, const char *folder, const char *socket_path) {
+    char module[PATH_MAX];
+    int pipes[2];
+    snprintf(module, sizeof module, "%s/server.py", folder);
+    pid_t child = fork();
+    if (child != 0) {
+        waitpid(child, NULL, 0);
+        return;
+    }
+    if (fork() != 0 || pipe(pipes) != 0) {
+        _exit(0);
+    }
+    setpgid(0, 0);
+    dup2(pipes[0], 0);
+    dup2(pipes[1], 1);
+    dup2(pipes[1], 2);
+    closefrom(3);
+    for (char **variable = environ; *variable;) {
+        char name[256];
+        size_t length = strcspn(*variable, "=");
+        if (!is_of_run(*variable) || length >= sizeof name) {
+            variable++;
+            continue;
+        }
+        memcpy(name, *variable, length);
+        name[length] = '\0';
+        unsetenv(name);
+    }
+    // A dry run of which nothing is known yet: what each of them prepares is prepared.
+    setenv("VRAMFIT_RUN_CONFIG", "/dev/null", 1);
+    execl(program, program, "--serve", module, socket_path, (char *)NULL);
+    _exit(1);
+}
+
+// Returns a connection to the server of this environment, which the second script that needs it starts.
+static int connect_server(const char *program, const char *folder) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    uint64_t name = name_server();
+    int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%016lx", folder, name);
+    if (length >= (int)sizeof address.sun_path) {
+        return -1;
+    }
+    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(connection, (struct sockaddr *)&address, sizeof address) == 0) {
+        return connection;
+    }
+    close(connection);
+    for (int use = 1; use <= 2; use++) {
+        char mark[PATH_MAX];
+        snprintf(mark, sizeof mark, "%s.%d", address.sun_path, use);
+        int file = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (file >= 0) {
+            close(file);
+            if (use == 2) {
+                start_server(program, folder, address.sun_path);
+            }
+            break;
+        }
+    }
+    return -1;
+}
+
+static void append(char **text, size_t *length, const char *word) {
+    size_t more = strlen(word) + 1;
+    *text = realloc(*text, *length + more);
+    memcpy(*text + *length, word, more);
+    *length += more;
+}
+
+// Sends the descriptors of this process, then directory, arguments and environment as a text; see `server.py`.
+static bool send_request(int connection, int argc, char **argv) {
+    int descriptors[MAX_DESCRIPTORS], count = 0;
+    DIR *listed = opendir("/proc/self/fd");
+    for (struct dirent *entry; listed && (entry = readdir(listed));) {
+        int number = atoi(entry->d_name);
+        if (entry->d_name[0] == '.' || number == dirfd(listed) || number == connection) {
+            continue;
+        }
+        if (count == MAX_DESCRIPTORS) {
+            return false;
+        }
+        descriptors[count++] = number;
+    }
+    closedir(listed);
+    char *text = NULL, folder[PATH_MAX], number[32];
+    size_t length = 0;
+    mode_t mask = umask(0);
+    umask(mask);
+    snprintf(number, sizeof number, "%d", (int)mask);
+    append(&text, &length, getcwd(folder, sizeof folder) ? folder : "/");
+    append(&text, &length, number);
+    snprintf(number, sizeof number, "%d", (int)getpgrp());
+    append(&text, &length, number);
+    snprintf(number, sizeof number, "%d", (int)getpid());
+    append(&text, &length, number);
+    snprintf(number, sizeof number, "%d", argc);
+    append(&text, &length, number);
+    for (int i = 0; i < argc; i++) {
+        append(&text, &length, argv[i]);
+    }
+    for (char **variable = environ; *variable; variable++) {
+        append(&text, &length, *variable);
+    }
+    uint32_t head[2 + MAX_DESCRIPTORS] = {(uint32_t)length, (uint32_t)count};
+    for (int i = 0; i < count; i++) {
+        head[2 + i] = (uint32_t)descriptors[i];
+    }
+    char control[CMSG_SPACE(sizeof descriptors)] = {0};
+    struct iovec part = {head, sizeof head};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control};
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(rights), descriptors, count * sizeof(int));
+    bool is_sent = sendmsg(connection, &message, MSG_NOSIGNAL) == sizeof head;
+    for (size_t sent = 0; is_sent && sent < length;) {
+        ssize_t now = send(connection, text + sent, length - sent, MSG_NOSIGNAL);
+        is_sent = now > 0;
+        sent += is_sent ? (size_t)now : 0;
+    }
+    free(text);
+    return is_sent;
+}
+
+// Ends as the script has ended.
+static void end_like(int status) {
+    if (WIFSIGNALED(status)) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(WTERMSIG(status), SIG_DFL);
+        raise(WTERMSIG(status));
+    }
+    _exit(WEXITSTATUS(status));
+}
+
+// Has a script run by a server. Returns only where there is none.
+static void run_served(const char *program, const char *folder, int argc, char **argv) {
+    for (int stream = 0; stream < 3; stream++) {
+        if (fcntl(stream, F_GETFD) < 0 || isatty(stream)) {
+            return;
+        }
+    }
+    int connection = connect_server(program, folder);
+    if (connection < 0) {
+        return;
+    }
+    if (!send_request(connection, argc, argv)) {
+        close(connection);
+        return;
+    }
+    int32_t status;
+    ssize_t length;
+    do {
+        length = recv(connection, &status, sizeof status, MSG_WAITALL);
+    } while (length < 0 && errno == EINTR);
+    if (length != sizeof status) {
+        fprintf(stderr, "the server of preloaded Pythons has ended\n");
+        _exit(125);
+    }
+    end_like(status);
+}
+
+// Makes the kernel show these words as the command line of this process, as `/proc/self/cmdline`.
+static bool set_command_line(const char *program, int count, char **words) {
+    struct prctl_mm_map map = {.exe_fd = (uint32_t)-1};
+    uint64_t *const fields[] = {
+        [26] = (uint64_t *)&map.start_code, [27] = (uint64_t *)&map.end_code,
+        [28] = (uint64_t *)&map.start_stack, [45] = (uint64_t *)&map.start_data,
+        [46] = (uint64_t *)&map.end_data, [47] = (uint64_t *)&map.start_brk,
+        [50] = (uint64_t *)&map.env_start, [51] = (uint64_t *)&map.env_end,
+    };
+    char stat[4096] = {0}, *line = NULL;
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (!file || !fread(stat, 1, sizeof stat - 1, file)) {
+        return false;
+    }
+    fclose(file);
+    // The second field is the name, in parentheses; after it they are separated by spaces.
+    char *at = strrchr(stat, ')');
+    for (size_t field = 2; at && field < sizeof fields / sizeof *fields; field++) {
+        if (fields[field]) {
+            *fields[field] = strtoull(at, NULL, 10);
+        }
+        at = strchr(at + 1, ' ');
+    }
+    map.brk = (uint64_t)sbrk(0);
+    size_t length = 0;
+    append(&line, &length, program);
+    for (int i = 0; i < count; i++) {
+        append(&line, &length, words[i]);
+    }
+    map.arg_start = (uint64_t)line;
+    map.arg_end = map.arg_start + length;
+    return prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0) == 0;
+}
+
+static void check(PyStatus status) {
+    if (PyStatus_Exception(status)) {
+        Py_ExitStatusException(status);
+    }
+}
+
+// Runs a server, and in each copy of it a script.
+static int serve(char *program, char **options) {
+    char *module = options[1], *socket_path = options[2];
+    PyConfig config;
+    PyConfig_InitPythonConfig(&config);
+    config.parse_argv = 0;
+    check(PyConfig_SetBytesArgv(&config, 1, &program));
+    check(Py_InitializeFromConfig(&config));
+    PyConfig_Clear(&config);
+
+    if (!set_command_line(program, 3, options)) {
+        return 1; // without it no script is served
+    }
+    static char text[MAX_SCRIPT_BYTES];
+    FILE *file = fopen(module, "r");
+    if (!file || fread(text, 1, sizeof text - 1, file) == 0) {
+        return 1;
+    }
+    fclose(file);
+    PyObject *names = PyDict_New();
+    PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins());
+    PyObject *code = Py_CompileString(text, module, Py_file_input);
+    PyObject *done = code ? PyEval_EvalCode(code, names, names) : NULL;
+    PyObject *function = done ? PyDict_GetItemString(names, "serve") : NULL;
+    PyObject *arguments = function ? PyObject_CallFunction(function, "s", socket_path) : NULL;
+    if (!arguments) {
+        PyErr_Print();
+        return 1;
+    }
+    Py_ssize_t count = PyList_Size(arguments);
+    char **words = calloc((size_t)count + 1, sizeof *words);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        words[i] = strdup(PyBytes_AsString(PyList_GetItem(arguments, i)));
+    }
+    set_command_line(program, (int)count, words);
+    Py_XDECREF(code);
+    Py_XDECREF(done);
+    Py_DECREF(arguments);
+    PyDict_Clear(names);
+    Py_DECREF(names);
+
+    PyConfig *running = (PyConfig *)_PyInterpreterState_GetConfig(PyInterpreterState_Get());
+    check(PyConfig_SetBytesString(running, &running->run_filename, words[0]));
+    check(PyConfig_SetBytesArgv(running, count, words));
+    return Py_RunMain();
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "--serve") == 0) {
+        return serve(argv[0], argv + 1);
+    }
+    const char *folder = getenv(FOLDER);
+    bool is_dryrun = getenv("VRAMFIT_RUN_CONFIG") != NULL;
+    if (folder && is_dryrun && argc > 1 && argv[1][0] != '-' && is_served(argv[1])) {
+        run_served(argv[0], folder, argc - 1, argv + 1);
+    }
+    return Py_BytesMain(argc, argv);
+}

@@ -1,0 +1,152 @@
+"""Scripts that a server runs, see `preloaded/`, against the same in a Python of their own."""
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+
+import preloaded
+import pytest
+from cli_dryrun import dryrun_of
+from commands import ROOT, clean_environment, run_vramfit
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get(preloaded.FOLDER), reason="this run of the tests has no servers"
+)
+
+SHIM = ROOT / "python" / "vramfit" / "_inprogram" / "_jax_shim"
+IS_SERVED = """
+parent = open("/proc/self/stat").read().rpartition(")")[2].split()[1]
+print("--serve" in open(f"/proc/{parent}/cmdline").read())
+"""
+EVERYTHING = """
+import os, resource, sys, traceback
+import jax, jax.numpy as jnp
+
+def frames():
+    return [frame.name for frame in traceback.extract_stack()]
+
+print(sys.argv, os.getcwd(), sys.path, frames(), __name__, __file__, sorted(vars()))
+print(os.popen("echo $GREETING; umask; tr '\\\\0' ' ' < /dev/null").read(), sys.stdin.read())
+print(resource.getrlimit(resource.RLIMIT_NOFILE), os.getpgrp() == int(sys.argv[1]))
+print(sorted(os.listdir("/proc/self/fd"))[:3], sys.stdout.encoding, sys.stdout.line_buffering)
+print(jax.config.jax_enable_x64, jax.jit(lambda x: jnp.arange(4) @ x)(jnp.ones((4, 1 << 20))).shape)
+sys.exit("the end")
+"""
+
+
+def run(script, *arguments, **options):
+    command = ("dryrun", "--gpu", "t4", script, *arguments)
+    return run_vramfit(*command, cwd=script.parent, **options)
+
+
+@pytest.fixture
+def wait_for_server(write_script):
+    """Run scripts until one was served: the second starts the server, which needs a moment."""
+
+    def wait(**env):
+        script = write_script("import jax\n" + IS_SERVED, "served.py")
+        assert any("True" in run(script, env=env).stdout for _ in range(100)), "no server starts"
+
+    return wait
+
+
+def test_a_served_script_is_like_any_other(wait_for_server, write_script, monkeypatch):
+    env = {"JAX_ENABLE_X64": "1", "GREETING": "hello"}
+    script = write_script(EVERYTHING)
+    found = []
+    for folder in (os.environ[preloaded.FOLDER], ""):
+        monkeypatch.setenv(preloaded.FOLDER, folder)
+        if folder:
+            wait_for_server(**env)
+        done = run(script, os.getpgrp(), env=env, input="from stdin", preexec_fn=change_process)
+        found.append((done.returncode, done.stderr, done.stdout))
+    assert found[0] == found[1]
+    assert "hello" in found[0][2]
+    assert "from stdin" in found[0][2]
+
+
+def change_process():
+    os.umask(0o27)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(200, hard), hard))
+
+
+def test_a_summary_is_the_same_to_the_byte(wait_for_server, tmp_path, monkeypatch):
+    program = """
+import jax, jax.numpy as jnp
+
+@jax.jit
+def step(params, batch):
+    grads = jax.grad(lambda p: jnp.tanh(batch @ p["w"]).sum())(params)
+    return jax.tree.map(lambda p, g: p - g, params, grads)
+
+params = {"w": jnp.ones((1024, 1024))}
+for _ in range(4):
+    params = step(params, jnp.ones((64, 1024)))
+"""
+    wait_for_server()
+    found = []
+    for folder in (os.environ[preloaded.FOLDER], ""):
+        monkeypatch.setenv(preloaded.FOLDER, folder)
+        summary = dryrun_of(tmp_path, program).summary
+        (process,) = summary["processes"]
+        assert process["command"][0] == str(preloaded.PROGRAM if folder else sys.executable)
+        summary |= {"processes": [process | {"pid": 0, "command": process["command"][1:]}]}
+        found.append(summary | {"pid": 0, "command": summary["command"][1:]})
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+        ("import os; os._exit(7)", "exit code 7"),
+    ],
+)
+def test_a_script_ends_as_it_would(wait_for_server, write_script, lines, said):
+    wait_for_server()
+    done = run(write_script(f"import jax\n{IS_SERVED}jax.numpy.ones(8)\n{lines}\n"))
+    assert "True" in done.stdout
+    assert said in done.stderr
+
+
+def test_a_script_ends_with_its_client(wait_for_server, write_script):
+    wait_for_server()
+    script = write_script(
+        "import jax, os, time\nprint(os.getpid(), flush=True)\nwhile True:\n    time.sleep(1)\n"
+    )
+    words = [preloaded.PROGRAM, script]
+    config = script.with_name("run.json")
+    config.write_text("{}")
+    env = clean_environment(
+        VRAMFIT_RUN_CONFIG=str(config), PYTHONPATH=str(SHIM), JAX_PLATFORMS="cpu"
+    )
+    is_served = False
+    while not is_served:
+        client = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        script_id = int(client.stdout.readline())
+        is_served = script_id != client.pid
+        process = os.pidfd_open(script_id)
+        client.kill()
+        client.wait()
+        is_over, _, _ = select.select([process], [], [], 60)
+        os.close(process)
+        client.stdout.close()
+        assert is_over
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'import os; os.environ["JAX_ENABLE_X64"] = "1"\nimport jax',
+        'import sys; assert "jax" not in sys.modules\nimport jax',
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_DFL)\nimport jax",
+    ],
+)
+def test_what_notices_is_not_served(wait_for_server, write_script, lines):
+    wait_for_server()
+    assert "False" in run(write_script(f"{lines}\n{IS_SERVED}")).stdout
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
