@@ -50,6 +50,10 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         found.extend(arrays::replication(&program.replicated));
         let capacity_bytes =
             summary.critical_device().map_or(u64::MAX, |device| device.capacity_bytes);
+        let gpu = &summary.header.gpu().name;
+        let promotion = computed::promotion(memory, gpu);
+        let to = promotion.map_or("", |promotion| promotion.to.as_str());
+        found.extend(promotion.and_then(|it| computed::promoted(memory, it)));
         let operation = computed::eager_operation(memory, summary);
         // An operation is no function of the user's.
         let function = name(program.program);
@@ -63,11 +67,13 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
                 found.extend(computed::activations(memory, entry.map(|entry| entry.site.as_str())));
                 // How the elements are divided among GPUs is not known when they are mapped.
                 found.extend(computed::chunks(memory).filter(|_| summary.header.devices == 1));
-                found.extend(computed::precision(memory, &summary.header.gpu().name));
+                // A program that was to be in 16 bits is told what keeps it from that.
+                found.extend(computed::precision(memory, gpu).filter(|_| to != "f32"));
                 found.extend(computed::smaller_batch(memory, summary, capacity_bytes));
             }
         }
-        found.extend(computed::double_precision(memory));
+        let is_double = ["f64", "c128"].contains(&to);
+        found.extend(computed::double_precision(memory).filter(|_| !is_double));
         found.extend(function.and_then(|name| computed::fewer_rows(memory, name, summary)));
         found.extend(operation);
         // Without the program's arguments nobody knows which arrays it uses.

@@ -3,7 +3,7 @@
 use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::gpu;
-use crate::program::memory::{Buffer, Owner};
+use crate::program::memory::{Buffer, Owner, Promotion};
 use crate::program::{ProgramMemory, parse_dimensions};
 use crate::report::phrases::file_name;
 use crate::section::Advice;
@@ -120,6 +120,46 @@ pub(super) fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
 /// ones XLA refuses to. A GPU that is not in the catalog is assumed to be a new one.
 fn supports_bfloat16(name: &str) -> bool {
     gpu::get(name).is_none_or(|gpu| gpu.compute_capability >= (8, 0))
+}
+
+/// Returns the promotion to a wider type that costs most, where the GPU computes in the narrower one.
+pub(super) fn promotion<'a>(memory: &'a ProgramMemory, gpu: &str) -> Option<&'a Promotion> {
+    let promotion = memory.promotion.as_ref()?;
+    (promotion.from != "bf16" || supports_bfloat16(gpu)).then_some(promotion)
+}
+
+/// Values of a wider type than the program was written in, because of one operand.
+pub(super) fn promoted(memory: &ProgramMemory, promotion: &Promotion) -> Option<Advice> {
+    let site = memory.user_site(Some(promotion.frame))?;
+    let [from, to] = [&promotion.from, &promotion.to].map(|name| dtype_name(name));
+    let operand = match promotion.operand.as_str() {
+        "" => "another operand",
+        operand => operand,
+    };
+    let bytes = promotion.excess_bytes();
+    Some(Advice {
+        bytes,
+        text: format!(
+            "stay in {from}: {} promotes {from} to {to}, because {operand} is {to}; {} at the peak are {to} that is \
+             computed from it, {} more than in {from} (cast the operand: `.astype(jnp.{from})`)",
+            file_name(site),
+            Bytes(promotion.bytes),
+            Bytes(bytes)
+        ),
+    })
+}
+
+/// Returns what JAX calls a type of floating-point numbers.
+fn dtype_name(name: &str) -> &str {
+    match name {
+        "bf16" => "bfloat16",
+        "f16" => "float16",
+        "f32" => "float32",
+        "f64" => "float64",
+        "c64" => "complex64",
+        "c128" => "complex128",
+        other => other,
+    }
 }
 
 /// Double precision, which JAX only uses where it was asked for.
