@@ -122,6 +122,34 @@ raise RuntimeError("\\n".join(lines))
         "INTERNAL: partitioner: OSError: no rule",
     ),
     "message": ("sys.exit('no data')", 1, "(SystemExit at program.py:10 (<module>): no data)"),
+    "raised message": (
+        "raise SystemExit('no data\\nat all')",
+        1,
+        "after call 1 of `jit_multiply` (SystemExit: no data)",
+    ),
+    "raised message in a function": (
+        """
+def main():
+    raise SystemExit(f"no data in {len('abc')} files")
+main()
+""",
+        1,
+        "(SystemExit: no data in 3 files)",
+    ),
+    "raised message after a message that was caught": (
+        """
+try:
+    sys.exit("not this")
+except SystemExit:
+    print("nor this", file=sys.stderr)
+jnp.tanh(x)
+raise SystemExit("but this")
+""",
+        1,
+        "(SystemExit: but this)",
+    ),
+    "raised code": ("raise SystemExit(3)", 3, "the program ended with exit code 3 after"),
+    "raised nothing": ("raise SystemExit", 0, ""),
     "code": ("sys.exit(3)", 3, "the program ended with exit code 3 after"),
     "printed long before": (
         """

@@ -35,7 +35,7 @@ def uncaught_error(status: object = None) -> tuple[str, str, str] | None:
     if not isinstance(error, Exception):
         # What interrupts the main thread may be the error of another one.
         others = noted.exit_reason(status) or noted.exit_failure() or noted.thread_failure()
-        failure = others or failure
+        failure = others or failure or noted.exit_message()
     return None if failure is None else (failure.name, failure.message, _site(failure))
 
 

@@ -134,6 +134,12 @@ impl Attributor<'_> {
         // A program that computes gradients tells itself what its arguments are, and what else is there.
         let trains = memory.is_some_and(|(memory, _)| memory.is_differentiated());
         let is_operation = entry.is_some_and(|entry| self.is_operation(entry, &programs));
+        let blocks: Vec<&Block> = blocks.collect();
+        let mut newest: FxHashMap<u32, u64> = FxHashMap::default();
+        for block in &blocks {
+            let number = newest.entry(block.owner).or_default();
+            *number = (*number).max(block.number);
+        }
         let mut total = 0u64;
         let mut rounding = 0u64;
         for block in blocks {
@@ -183,8 +189,10 @@ impl Attributor<'_> {
                     let part = known.unwrap_or_else(|| {
                         let is_later =
                             |reads: &LaterReads| reads.allocations.contains(&block.number);
+                        let is_newest = newest.get(&block.owner) == Some(&block.number);
+                        let is_state = || is_newest && is_state(origin, &programs);
                         AttributionEntry {
-                            read_later: self.later_reads.as_ref().is_some_and(is_later),
+                            read_later: self.later_reads.as_ref().map_or_else(is_state, is_later),
                             ..self.remainder(origin, &programs)
                         }
                     });
@@ -340,6 +348,21 @@ impl Attributor<'_> {
             ..AttributionEntry::default()
         }
     }
+}
+
+/// Returns `true` if an array is an output that replaces an argument: the next call of its program takes it.
+fn is_state(
+    origin: &AllocationKey,
+    programs: &FxHashMap<u32, (&ProgramMemory, ProgramSlots<'_>)>,
+) -> bool {
+    let made = programs.get(&origin.entry).filter(|_| origin.purpose == Purpose::Output);
+    made.is_some_and(|(memory, places)| {
+        let outputs = places.others(origin.slot);
+        outputs.first().is_some_and(|output| {
+            let mut replaced = memory.undonated.iter();
+            !output.path.is_empty() && replaced.any(|one| one.output == output.path)
+        })
+    })
 }
 
 /// Adds what lies in an allocation of the program that ran.

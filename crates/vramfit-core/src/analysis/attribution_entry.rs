@@ -27,7 +27,8 @@ pub struct AttributionEntry {
     pub stacked: bool,
     /// Whether it is computed a second time to save memory.
     pub rematerialized: bool,
-    /// Whether it is an array outside the program that ran, which something reads after the peak.
+    /// Whether it is an array outside the program that ran, which something reads after the peak; of a run that failed
+    /// there, whether it is state that the program which made it takes in its next call.
     pub read_later: bool,
     /// How many buffers or arrays.
     pub count: u64,

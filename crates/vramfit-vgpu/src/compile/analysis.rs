@@ -15,9 +15,14 @@ pub(crate) struct ProgramAnalysis {
 }
 
 impl ProgramAnalysis {
-    /// Analyzes a program: its module is that of XLA's dump, or else that of its executable. `code` is what JAX has
-    /// passed to the compiler; the names of arguments are found by it.
-    pub(crate) fn new(program: &Program, dump: Option<&[u8]>, code: &[u8]) -> Self {
+    /// Analyzes a program: its module is that of XLA's dump, or else that of its executable; `original` is XLA's dump of
+    /// the module before its passes. `code` is what JAX has passed to the compiler; the names of arguments are found by it.
+    pub(crate) fn new(
+        program: &Program,
+        dump: Option<&[u8]>,
+        original: Option<&[u8]>,
+        code: &[u8],
+    ) -> Self {
         let dumped = dump.and_then(|dump| OptimizedModule::from_dump(dump).ok());
         let Some(module) = dumped.or_else(|| OptimizedModule::from_executable(program).ok()) else {
             return ProgramAnalysis { memory: None, time: None };
@@ -26,6 +31,9 @@ impl ProgramAnalysis {
         let memory = module.assignment().map(|assignment| {
             let names = hooks::get().and_then(|hooks| hooks.value_names(code)).unwrap_or_default();
             let mut memory = ProgramMemory::read(program, &graph, assignment, &names);
+            if let Some(original) = original {
+                memory.find_promotion(original, read_statement);
+            }
             memory.rename_sites(name_notebook_cell);
             memory
         });
@@ -37,6 +45,22 @@ impl ProgramAnalysis {
         });
         ProgramAnalysis { memory, time }
     }
+}
+
+/// Returns the text of the statement that begins at a line (`file:line (function)`), as far as its brackets are open.
+fn read_statement(site: &str) -> Option<String> {
+    const MAX_LINES: usize = 20;
+    let (file, line) = site.split(" (").next()?.rsplit_once(':')?;
+    let text = std::fs::read_to_string(file).ok()?;
+    let mut statement = String::new();
+    for line in text.lines().skip(line.parse::<usize>().ok()?.checked_sub(1)?).take(MAX_LINES) {
+        statement.push_str(line);
+        let count = |brackets: [char; 3]| statement.matches(brackets).count();
+        if count(['(', '[', '{']) <= count([')', ']', '}']) {
+            break;
+        }
+    }
+    (!statement.is_empty()).then_some(statement)
 }
 
 /// Gives lines in cells of a notebook the names that their user knows.

@@ -39,6 +39,9 @@ pub(crate) struct CompilerOutput {
     /// Whether the compile has shown that XLA has no cost model for the GPU.
     #[prost(bool, tag = "4")]
     pub(crate) has_no_cost_model: bool,
+    /// The module before the first pass, where XLA was to dump it.
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub(crate) original: Option<Vec<u8>>,
 }
 
 /// The place of one compile in the cache.

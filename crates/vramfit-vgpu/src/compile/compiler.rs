@@ -148,7 +148,8 @@ pub(crate) unsafe fn compile(
                 }
                 let result = result.map(|serialized| CompilerOutput {
                     serialized,
-                    dump: dump.and_then(|dump| dump.read()),
+                    dump: dump.as_ref().and_then(Dump::read),
+                    original: dump.as_ref().and_then(Dump::read_original),
                     log: log.text.clone().unwrap_or_default(),
                     has_no_cost_model: HAS_NO_COST_MODEL.load(Ordering::Relaxed),
                 });
@@ -159,11 +160,15 @@ pub(crate) unsafe fn compile(
             }
         };
         match result {
-            Ok(CompilerOutput { serialized, dump, .. }) => {
+            Ok(CompilerOutput { serialized, dump, original, .. }) => {
                 let mut program = Program::parse(&serialized, options)?;
                 rename_sites(program.scratch.iter_mut().map(|need| &mut need.site));
-                let ProgramAnalysis { memory, time } =
-                    ProgramAnalysis::new(&program, dump.as_deref(), &source.code);
+                let ProgramAnalysis { memory, time } = ProgramAnalysis::new(
+                    &program,
+                    dump.as_deref(),
+                    original.as_deref(),
+                    &source.code,
+                );
                 if memory.is_none() && needs_dump {
                     warnings.push(not_attributed(dump.as_deref()));
                 }

@@ -16,6 +16,8 @@ use crate::compile::user_flags::{ENABLED_DUMPS, ENABLES_DUMPS, UserFlags};
 const FLAG: &str = "xla_dump_to";
 /// Ends the name of the file that holds the scheduled module and its buffer assignment.
 const SUFFIX: &str = "gpu_after_optimizations.hlo.pb";
+/// Ends the name of the file that holds the module before the first pass.
+const ORIGINAL_SUFFIX: &str = ".before_optimizations.hlo.pb";
 /// The defaults of flags with which the dump would lack what is read here, be another kind of file, or take long.
 const DEFAULTS: &[(&str, OptionValue)] = &[
     (ENABLES_DUMPS, OptionValue::Bool(true)),
@@ -72,8 +74,17 @@ impl Dump {
     /// Returns the module that was compiled with the flags, and its buffer assignment. `None` if the
     /// dump does not contain them.
     pub(crate) fn read(&self) -> Option<Vec<u8>> {
+        self.read_file(SUFFIX)
+    }
+
+    /// Returns the module before XLA's passes. `None` if the dump does not contain it.
+    pub(crate) fn read_original(&self) -> Option<Vec<u8>> {
+        self.read_file(ORIGINAL_SUFFIX)
+    }
+
+    fn read_file(&self, suffix: &str) -> Option<Vec<u8>> {
         let files = fs::read_dir(self.folder.path()).ok()?.flatten();
-        let mut dumps = files.filter(|file| file.file_name().to_string_lossy().ends_with(SUFFIX));
+        let mut dumps = files.filter(|file| file.file_name().to_string_lossy().ends_with(suffix));
         let dump = dumps.next()?;
         (dump.metadata().ok()?.len() <= MAX_BYTES).then(|| fs::read(dump.path()).ok())?
     }

@@ -44,6 +44,7 @@ executions: Callable[[], int] = int
 _printed: Failure | None = None
 _in_thread: Failure | None = None
 _exit: _Exit | None = None
+_message: Failure | None = None
 
 
 def install() -> None:
@@ -51,6 +52,7 @@ def install() -> None:
     _note_printed_errors()
     _note_errors_of_threads()
     _note_exits()
+    _note_message()
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -76,6 +78,11 @@ def exit_failure() -> Failure | None:
     if _exit is None or _exit.frame.f_lasti != _exit.instruction:
         return None
     return _exit.reason
+
+
+def exit_message() -> Failure | None:
+    """Return what ``raise SystemExit("text")`` has said; Python keeps no line of it."""
+    return _if_last(_message)
 
 
 def exit_reason(status: object) -> Failure | None:
@@ -156,3 +163,24 @@ def _note_exits() -> None:
         leave(status)
 
     sys.exit = noting
+
+
+def _note_message() -> None:
+    """Note what Python itself writes to standard error first: the text of a ``SystemExit``.
+
+    No frame of the program is left then. The traceback of another error is written so, too.
+    """
+    stream = sys.stderr
+    if stream is None:
+        return
+    write = stream.write
+
+    def noting(text: str, /) -> int:
+        global _message
+        is_first = _message is None and sys._getframe(0).f_back is None
+        if is_first and threading.current_thread() is threading.main_thread():
+            line = _first_line(text)
+            _message = Failure("SystemExit", line, [], executions()) if line else None
+        return write(text)
+
+    stream.write = noting  # type: ignore[method-assign]

@@ -65,7 +65,13 @@ impl<'a> Frames<'a> {
 
     /// Returns the innermost line of the user's own that an instruction comes from.
     pub(in crate::program) fn user_site(&mut self, metadata: &OpMetadata) -> Option<String> {
-        let mut next = self.of_metadata(metadata);
+        let frame = self.of_metadata(metadata)?;
+        self.user_site_of(frame)
+    }
+
+    /// Returns the innermost line of the user's own in a stack.
+    pub(super) fn user_site_of(&self, frame: u32) -> Option<String> {
+        let mut next = Some(frame);
         // A frame's parent is always made before it, so this ends.
         while let Some(frame) = next.and_then(|at| self.frames.get(at as usize)) {
             if !frame.library {
@@ -92,7 +98,8 @@ impl<'a> Frames<'a> {
         Some(frame)
     }
 
-    fn of_number(&mut self, number: i32) -> Option<u32> {
+    /// Returns the innermost frame of a stack of the module.
+    pub(super) fn of_number(&mut self, number: i32) -> Option<u32> {
         // From the innermost frame out, as far as nothing is known; then back in.
         let mut unknown: Vec<i32> = Vec::new();
         let mut next = number;

@@ -12,6 +12,7 @@
 //! | `owner` | who owns a buffer |
 //! | `path` | what the path of an argument says of it |
 //! | `update` | how an output is computed: of which arguments, with a gradient or not |
+//! | `promotions` | which line makes values wider without being asked to |
 //! | `counterpart` | which output replaces which argument |
 //! | `arguments` | whose the arguments are |
 //! | `value` | shape of a value, and which of its producers describes it best |
@@ -26,6 +27,7 @@ mod frames;
 mod liveness;
 mod owner;
 mod path;
+mod promotions;
 mod read;
 mod stored;
 mod update;
@@ -38,6 +40,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use frames::Frames;
 pub use frames::{is_library, is_notebook_cell};
 pub use owner::Owner;
+pub use promotions::Promotion;
 pub use read::Names;
 
 pub use super::phase::Phase;
@@ -64,6 +67,8 @@ pub struct ProgramMemory {
     pub frames: Vec<Frame>,
     /// Arguments whose memory could be reused by an output and is not, by index.
     pub undonated: Vec<Undonated>,
+    /// The line whose promotion to a wider type costs most at the peak, where one is certain.
+    pub promotion: Option<Promotion>,
 }
 
 /// A buffer: a value, or values that follow each other at one place without a gap.

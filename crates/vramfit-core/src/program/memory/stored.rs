@@ -5,7 +5,7 @@
 
 use prost::Message;
 
-use super::{Buffer, Frame, Owner, Phase, ProgramMemory, Undonated};
+use super::{Buffer, Frame, Owner, Phase, ProgramMemory, Promotion, Undonated};
 use crate::error::{Error, Result};
 use crate::program::texts::{TextReader, TextTable};
 
@@ -32,6 +32,8 @@ struct Stored {
     undonated: Vec<StoredUndonated>,
     #[prost(message, optional, tag = "10")]
     buffers: Option<Columns>,
+    #[prost(message, optional, tag = "11")]
+    promotion: Option<StoredPromotion>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -56,6 +58,20 @@ struct StoredUndonated {
     /// From 1; 0 is none.
     #[prost(uint32, tag = "4")]
     parameter: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredPromotion {
+    #[prost(uint32, tag = "1")]
+    frame: u32,
+    #[prost(uint32, tag = "2")]
+    from: u32,
+    #[prost(uint32, tag = "3")]
+    to: u32,
+    #[prost(uint32, tag = "4")]
+    operand: u32,
+    #[prost(uint64, tag = "5")]
+    bytes: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -124,6 +140,13 @@ impl ProgramMemory {
             parameter: encode_option(one.parameter),
         });
         let undonated = undonated.collect();
+        let promotion = self.promotion.as_ref().map(|one| StoredPromotion {
+            frame: one.frame,
+            from: texts.number(&one.from),
+            to: texts.number(&one.to),
+            operand: texts.number(&one.operand),
+            bytes: one.bytes,
+        });
         let instructions = self.instructions.iter().map(|name| texts.number(name)).collect();
         let stored = Stored {
             instructions,
@@ -133,6 +156,7 @@ impl ProgramMemory {
             temp_bytes: self.temp_bytes,
             frames,
             undonated,
+            promotion,
             buffers: Some(columns),
             texts: texts.into_texts(),
         };
@@ -175,6 +199,16 @@ impl ProgramMemory {
                 parameter: decode_option(one.parameter),
             })
         });
+        let promotion = stored.promotion.map(|one| {
+            ((one.frame as usize) < frames.len()).then_some(()).ok_or_else(damaged)?;
+            Ok(Promotion {
+                frame: one.frame,
+                from: text(one.from)?,
+                to: text(one.to)?,
+                operand: text(one.operand)?,
+                bytes: one.bytes,
+            })
+        });
         let columns = stored.buffers.unwrap_or_default();
         let count = columns.flags.len();
         let buffer = |at: usize| -> Result<Buffer> {
@@ -209,6 +243,7 @@ impl ProgramMemory {
             padding_bytes: stored.padding_bytes,
             temp_bytes: stored.temp_bytes,
             undonated: undonated.collect::<Result<_>>()?,
+            promotion: promotion.transpose()?,
             frames,
         })
     }
@@ -299,6 +334,13 @@ mod tests {
                 bytes: 9,
                 parameter: Some(2),
             }],
+            promotion: Some(Promotion {
+                frame: 1,
+                from: "f32".to_owned(),
+                to: "f64".to_owned(),
+                operand: "`x`".to_owned(),
+                bytes: 11,
+            }),
         }
     }
 

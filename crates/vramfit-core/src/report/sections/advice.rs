@@ -50,11 +50,17 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         found.extend(arrays::replication(&program.replicated));
         let capacity_bytes =
             summary.critical_device().map_or(u64::MAX, |device| device.capacity_bytes);
+        let gpu = &summary.header.gpu().name;
+        let promotion = computed::promotion(memory, gpu);
+        let to = promotion.map_or("", |promotion| promotion.to.as_str());
+        found.extend(promotion.and_then(|it| computed::promoted(memory, it)));
         let operation = computed::eager_operation(memory, summary);
         // An operation is no function of the user's.
         let function = name(program.program);
         let function = operation.is_none().then_some(function);
-        match function.and_then(|name| computed::outputs_alone(memory, name, capacity_bytes)) {
+        let site = summary.out_of_memory().map_or("", |failure| failure.context.site.as_str());
+        let too_large = |name| computed::outputs_alone(memory, name, site, capacity_bytes);
+        match function.and_then(too_large) {
             // Then no other way to compute them helps.
             Some(advice) => found.push(advice),
             None => {
@@ -63,11 +69,13 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
                 found.extend(computed::activations(memory, entry.map(|entry| entry.site.as_str())));
                 // How the elements are divided among GPUs is not known when they are mapped.
                 found.extend(computed::chunks(memory).filter(|_| summary.header.devices == 1));
-                found.extend(computed::precision(memory, &summary.header.gpu().name));
+                // A program that was to be in 16 bits is told what keeps it from that.
+                found.extend(computed::precision(memory, gpu).filter(|_| to != "f32"));
                 found.extend(computed::smaller_batch(memory, summary, capacity_bytes));
             }
         }
-        found.extend(computed::double_precision(memory));
+        let is_double = ["f64", "c128"].contains(&to);
+        found.extend(computed::double_precision(memory).filter(|_| !is_double));
         found.extend(function.and_then(|name| computed::fewer_rows(memory, name, summary)));
         found.extend(operation);
         // Without the program's arguments nobody knows which arrays it uses.
@@ -77,6 +85,21 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     found.extend(fragmentation(summary));
     found.retain(|advice| advice.bytes >= min_bytes);
     found.sort_by_key(|advice| Reverse(advice.bytes));
+    let failure = summary.out_of_memory().filter(|failure| failure.fatal.is_none());
+    compare_to_shortage(found, failure.map_or(0, |failure| failure.short_bytes()))
+}
+
+/// Says of each that is not enough alone for what failed that it is not. None is left where all together are far from it.
+fn compare_to_shortage(mut found: Vec<Advice>, short_bytes: u64) -> Vec<Advice> {
+    /// What brings less than one in so many of the missing bytes is far from enough.
+    const FAR_FRACTION: u64 = 2;
+    let together = found.iter().fold(0_u64, |sum, advice| sum.saturating_add(advice.bytes));
+    if together < short_bytes / FAR_FRACTION {
+        return Vec::new();
+    }
+    for advice in found.iter_mut().filter(|advice| advice.bytes < short_bytes) {
+        advice.text += &format!("; not enough alone: {} are missing", Bytes(short_bytes));
+    }
     found
 }
 
@@ -144,4 +167,28 @@ fn fragmentation(summary: &RunSummary) -> Option<Advice> {
                 text,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_enough_says_so_and_what_is_far_from_it_is_left_out() {
+        let texts = |bytes: &[u64], short_bytes| {
+            let found = bytes.iter().map(|&bytes| Advice { bytes, text: bytes.to_string() });
+            let found = compare_to_shortage(found.collect(), short_bytes);
+            found.into_iter().map(|advice| advice.text).collect::<Vec<_>>()
+        };
+        const SHORT: &str = "; not enough alone: 10 B are missing";
+        for (bytes, short_bytes, expected) in [
+            (&[12, 3][..], 10, vec!["12".to_owned(), format!("3{SHORT}")]),
+            (&[6, 3], 10, vec![format!("6{SHORT}"), format!("3{SHORT}")]),
+            (&[3, 1], 10, vec![]),
+            // Nothing is missing.
+            (&[3, 1], 0, vec!["3".to_owned(), "1".to_owned()]),
+        ] {
+            assert_eq!(texts(bytes, short_bytes), expected, "{bytes:?} {short_bytes}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::gpu;
-use crate::program::memory::{Buffer, Owner};
+use crate::program::memory::{Buffer, Owner, Promotion};
 use crate::program::{ProgramMemory, parse_dimensions};
 use crate::report::phrases::file_name;
 use crate::section::Advice;
@@ -62,7 +62,7 @@ fn at_line(memory: &ProgramMemory, largest: &Buffer) -> String {
 /// What is computed for all elements that `jax.vmap` maps at the same time.
 pub(super) fn chunks(memory: &ProgramMemory) -> Option<Advice> {
     let is_mapped = |buffer: &&Buffer| {
-        matches!(buffer.owner, Owner::Activations | Owner::Temporaries)
+        matches!(buffer.owner, Owner::Activations | Owner::Gradients | Owner::Temporaries)
             && buffer.operation.split('/').any(|scope| scope.starts_with("vmap("))
     };
     let mapped = memory.buffers.iter().filter(is_mapped);
@@ -122,6 +122,46 @@ fn supports_bfloat16(name: &str) -> bool {
     gpu::get(name).is_none_or(|gpu| gpu.compute_capability >= (8, 0))
 }
 
+/// Returns the promotion to a wider type that costs most, where the GPU computes in the narrower one.
+pub(super) fn promotion<'a>(memory: &'a ProgramMemory, gpu: &str) -> Option<&'a Promotion> {
+    let promotion = memory.promotion.as_ref()?;
+    (promotion.from != "bf16" || supports_bfloat16(gpu)).then_some(promotion)
+}
+
+/// Values of a wider type than the program was written in, because of one operand.
+pub(super) fn promoted(memory: &ProgramMemory, promotion: &Promotion) -> Option<Advice> {
+    let site = memory.user_site(Some(promotion.frame))?;
+    let [from, to] = [&promotion.from, &promotion.to].map(|name| dtype_name(name));
+    let operand = match promotion.operand.as_str() {
+        "" => "another operand",
+        operand => operand,
+    };
+    let bytes = promotion.excess_bytes();
+    Some(Advice {
+        bytes,
+        text: format!(
+            "stay in {from}: {} promotes {from} to {to}, because {operand} is {to}; {} at the peak are {to} that is \
+             computed from it, {} more than in {from} (cast the operand: `.astype(jnp.{from})`)",
+            file_name(site),
+            Bytes(promotion.bytes),
+            Bytes(bytes)
+        ),
+    })
+}
+
+/// Returns what JAX calls a type of floating-point numbers.
+fn dtype_name(name: &str) -> &str {
+    match name {
+        "bf16" => "bfloat16",
+        "f16" => "float16",
+        "f32" => "float32",
+        "f64" => "float64",
+        "c64" => "complex64",
+        "c128" => "complex128",
+        other => other,
+    }
+}
+
 /// Double precision, which JAX only uses where it was asked for.
 pub(super) fn double_precision(memory: &ProgramMemory) -> Option<Advice> {
     let is_double =
@@ -139,20 +179,23 @@ pub(super) fn double_precision(memory: &ProgramMemory) -> Option<Advice> {
     })
 }
 
-/// Results that have no room whatever else a program needs.
+/// Results that have no room whatever else a program needs. `site` is where it was called.
 pub(super) fn outputs_alone(
     memory: &ProgramMemory,
     program: &str,
+    site: &str,
     capacity_bytes: u64,
 ) -> Option<Advice> {
     let bytes = memory.bytes_of(Owner::Outputs);
+    let text = match memory.is_eager_operation(site) {
+        true => format!("make a smaller array at {}, or a part at a time: it is", file_name(site)),
+        false => {
+            format!("return less from `{program}`, or a part in each call: its outputs alone are")
+        }
+    };
     (bytes > capacity_bytes).then(|| Advice {
         bytes,
-        text: format!(
-            "return less from `{program}`, or a part in each call: its outputs alone are {}, more than the pool's {}",
-            Bytes(bytes),
-            Bytes(capacity_bytes)
-        ),
+        text: format!("{text} {}, more than the pool's {}", Bytes(bytes), Bytes(capacity_bytes)),
     })
 }
 
@@ -271,6 +314,7 @@ pub(super) fn smaller_batch(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::memory::Frame;
 
     fn saved(operation: &str) -> Buffer {
         Buffer {
@@ -318,6 +362,31 @@ mod tests {
         assert_eq!(advice.bytes, 8192);
         assert!(advice.text.contains("`vramfit plan --try chunk`"), "{}", advice.text);
         assert!(chunks(&memory(&["jit(f)/tanh"])).is_none());
+    }
+
+    #[test]
+    fn an_array_that_has_no_room_is_made_smaller_where_it_is_made() {
+        let text = |frame: Option<u32>| {
+            let array = Buffer {
+                owner: Owner::Outputs,
+                bytes: 8,
+                peak_bytes: 8,
+                frame,
+                ..Buffer::default()
+            };
+            let frames = ["a.py:1 (f)", "a.py:2 (f)"]
+                .map(|site| Frame { site: site.to_owned(), ..Frame::default() });
+            let (buffers, frames) = (vec![array], frames.to_vec());
+            let memory = ProgramMemory { buffers, frames, ..ProgramMemory::default() };
+            assert!(outputs_alone(&memory, "jit_zeros", "a.py:1 (f)", 8).is_none());
+            outputs_alone(&memory, "jit_zeros", "a.py:1 (f)", 4).expect("no room").text
+        };
+        assert!(
+            text(Some(0))
+                .starts_with("make a smaller array at a.py:1 (f), or a part at a time: it is 8 B")
+        );
+        assert!(text(Some(1)).starts_with("return less from `jit_zeros`"));
+        assert!(text(None).starts_with("return less from `jit_zeros`"));
     }
 
     #[test]

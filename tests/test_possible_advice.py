@@ -1,0 +1,75 @@
+"""Ways to reduce memory: none is impossible, and one that is not enough says so."""
+
+import re
+
+import pytest
+from commands import run_vramfit
+
+BEGIN = """
+import jax, jax.numpy as jnp
+GIB = (1 << 14, 1 << 14)
+"""
+
+# Programs that do not fit on a T4, whose pool has 10.9 GiB, what is said, and what is not.
+PROGRAMS = {
+    # What `step` returns is what it takes next.
+    "state of another program": (
+        """
+step = jax.jit(lambda w, x: w - jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))
+kept = jnp.ones((3, *GIB))
+params = step(jnp.ones(GIB), jnp.ones((8, 1 << 14)))
+large = jax.jit(lambda x: jnp.cumsum(jnp.tile(x, (8, 1, 1)), 1))(jnp.ones(GIB))
+""",
+        "drop what program.py:5 (<module>) keeps: 3.0 GiB",
+        "4.0 GiB",
+    ),
+    "old states": (
+        """
+step = jax.jit(lambda state: {"w": state["w"] * 0.9})
+state = {"w": jnp.ones(GIB)}
+states = []
+for i in range(20):
+    state = step(state)
+    states.append(state)
+""",
+        "drop what program.py:8 (<module>) keeps: 9.0 GiB",
+        "",
+    ),
+    "kept array beside a large result": (
+        """
+kept = jnp.ones(GIB)
+large = jax.jit(lambda x: jnp.cumsum(jnp.tile(x, (15, 1, 1)), 1))(jnp.ones((1 << 14, 1 << 14)))
+""",
+        "keeps: 1.0 GiB; not enough alone: ",
+        "",
+    ),
+    "array that is larger than the pool": (
+        "x = jnp.zeros((12, *GIB))",
+        "make a smaller array at program.py:3 (<module>), or a part at a time: it is 12.0 GiB",
+        "return less",
+    ),
+    "what the backward pass computes for all that is mapped": (
+        """
+def energy(x):
+    return jnp.sum(1 / jnp.sqrt(jnp.sum((x[:, None] - x[None, :]) ** 2, -1) + 1))
+force = jax.jit(jax.vmap(lambda x, v: v - jax.grad(energy)(x)))
+force(jnp.ones((256, 2048, 3)), jnp.ones((256, 2048, 3)))
+""",
+        "compute what `jax.vmap` maps",
+        "not enough alone",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_advised_helps(tmp_path, name):
+    program, expected, refuted = PROGRAMS[name]
+    path = tmp_path / "program.py"
+    path.write_text(BEGIN.strip("\n") + "\n" + program)
+    options = ["--full", "--remedies", "off", "--gpu", "t4"]
+    said = run_vramfit("dryrun", *options, path, cwd=tmp_path).stderr
+    assert "\ndoes not fit" in said
+    _, _, after = said.partition("ways to reduce memory")
+    advice = re.sub(r"\s+", " ", after.partition("\n\n")[0])
+    assert expected in advice
+    assert not refuted or refuted not in advice
