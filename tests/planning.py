@@ -66,9 +66,6 @@ def run_names(*, of_libraries=True):
 LEFT_ALONE = {
     "an_eager_loss_that_reads_a_value": "value_read",
     "a_mask_kept_on_an_object": "value_kept",
-    "a_sequence_of_random_keys": "value_kept",
-    "losses_kept_in_a_list": "value_kept",
-    "haiku_keys_outside_of_transform": "value_kept",
 }
 
 

@@ -113,6 +113,31 @@ def an_eager_loss_that_reads_a_value():
     return trained, probed, len(calls)
 
 
+def an_eager_loss_that_looks_at_constants():
+    """JAX computes at once what depends on no parameter."""
+    looked, keys = [], [jax.random.key(5)]
+
+    def loss(ws, x, count):
+        ones = jax.jit(jax.nn.relu)(jnp.ones(3)).block_until_ready()
+        looked.extend((len(ones.devices()), isinstance(ones, jax.core.Tracer)))
+        try:
+            looked.append(int(jax.nn.silu(ones).sum()))
+        except jax.errors.ConcretizationTypeError:
+            looked.append(-1)
+        jax.debug.callback(lambda: looked.append(100))
+        keys[0], key = jax.random.split(keys[0])
+        x = x * jax.random.bernoulli(key, 0.9, x.shape)
+        # A loop without a known number of iterations has no gradient.
+        x = jax.lax.fori_loop(0, count, lambda i, x: layer(x, ws[0]), network(ws, x))
+        inner = jax.grad(lambda w: jnp.mean(layer(x, w)) * int(jnp.asarray(2)))(ws[1])
+        return jnp.mean(x**2) + jnp.mean(inner**2)
+
+    trained = train(loss, weights(), exact_data(), jnp.int32(2), compiled=False)
+    per_example = jax.vmap(jax.grad(lambda w, x: jnp.mean(x @ w) * float(jnp.ones(()))), (None, 0))
+    jax.effects_barrier()
+    return trained, per_example(weights(1)[0], data()), sorted(looked), jax.random.key_data(keys[0])
+
+
 def a_permutation_drawn_while_tracing():
     order = random.Random(3)
 

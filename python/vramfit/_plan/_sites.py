@@ -165,6 +165,8 @@ def _trace(
     import jax
     from jax._src import core
 
+    from vramfit._plan import _eager
+
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
     if not places:
@@ -173,10 +175,13 @@ def _trace(
     static: dict[int, Any] = {}
     result_tree: Any = None
     own_trace: Any = None
+    is_eager = _eager.is_eager()
 
     def flat(*tracers: Any) -> list[Any]:
         nonlocal result_tree, own_trace
         own_trace = getattr(tracers[0], "_trace", None)
+        if is_eager:
+            _eager.compute_constants(own_trace)
         result = call_with_leaves(function, tree, leaves, places, tracers)
         results, result_tree = jax.tree.flatten(result)
         static.clear()

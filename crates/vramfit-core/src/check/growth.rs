@@ -5,9 +5,6 @@ use serde::Serialize;
 use crate::analysis::RunSummary;
 use crate::diff::{EntryDelta, RunDiff, diff_runs};
 
-/// Lines that are named.
-const MAX_LINES: usize = 5;
-
 /// What makes an entry need more than was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Growth {
@@ -28,8 +25,6 @@ pub struct Growth {
     pub program: String,
     /// Lines that need more or less, the largest change first.
     pub lines: Vec<ChangedLine>,
-    /// How many more lines changed.
-    pub more_lines: usize,
 }
 
 /// A line of the program that needs more or less than before.
@@ -84,15 +79,7 @@ impl Growth {
             lines = between_steps(before, after);
         }
         lines.sort_by_key(|line| std::cmp::Reverse((line.bytes > 0, line.bytes.unsigned_abs())));
-        let more_lines = lines.len().saturating_sub(MAX_LINES);
-        lines.truncate(MAX_LINES);
-        Growth {
-            compared_with,
-            program: difference.b.program,
-            lines,
-            more_lines,
-            ..Growth::default()
-        }
+        Growth { compared_with, program: difference.b.program, lines, ..Growth::default() }
     }
 }
 

@@ -9,6 +9,9 @@ use crate::analysis::{Bearing, Condition};
 use crate::bytes::Bytes;
 use crate::report::qualify_headline;
 
+/// Lines of the program that are named of what has grown, where not all are.
+const MAX_LINES: usize = 5;
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckReport {
@@ -111,7 +114,7 @@ impl CheckReport {
                 row,
                 level,
                 summary: row.summary(),
-                details: row.details(&self.base),
+                details: row.details(&self.base, MAX_LINES),
                 location: self.location(row),
             })
         });
@@ -291,11 +294,12 @@ impl Row {
             .collect()
     }
 
-    /// Returns the lines below the summary: what needs more, why, and how it came to be.
-    pub(super) fn details(&self, base: &str) -> Vec<String> {
+    /// Returns the lines below the summary: what needs more, in at most `most_lines` of the program, why, and how it
+    /// came to be.
+    pub(super) fn details(&self, base: &str, most_lines: usize) -> Vec<String> {
         let mut details = Vec::new();
         if let Some(growth) = &self.growth {
-            details.extend(growth_lines(growth));
+            details.extend(growth_lines(growth, most_lines));
         }
         if let Some(line) = self.cause_line() {
             details.push(line);
@@ -352,10 +356,11 @@ impl Row {
     }
 }
 
-fn growth_lines(growth: &Growth) -> Vec<String> {
-    let changes: Vec<String> = growth.lines.iter().map(|line| signed(line.bytes)).collect();
+fn growth_lines(growth: &Growth, most: usize) -> Vec<String> {
+    let named = &growth.lines[..growth.lines.len().min(most)];
+    let changes: Vec<String> = named.iter().map(|line| signed(line.bytes)).collect();
     let width = changes.iter().map(String::len).max().unwrap_or(0);
-    let lines = growth.lines.iter().zip(&changes);
+    let lines = named.iter().zip(&changes);
     let mut lines: Vec<String> = lines
         .map(|(line, change)| {
             let shape = match &*line.shape {
@@ -365,10 +370,11 @@ fn growth_lines(growth: &Growth) -> Vec<String> {
             format!("{change:>width$}  {}: {}{shape}", line.owner, line.name())
         })
         .collect();
-    if growth.more_lines > 0 {
-        lines.push(format!("and {} more lines", growth.more_lines));
+    let more = growth.lines.len() - named.len();
+    if more > 0 {
+        lines.push(format!("{more} more with `vramfit check --full`"));
     }
-    if !growth.compared_with.is_empty() && !growth.lines.is_empty() {
+    if !growth.compared_with.is_empty() && !named.is_empty() {
         let program = match &*growth.program {
             "" => String::new(),
             program => format!("peak in `{program}`, "),

@@ -60,7 +60,6 @@ pub(in crate::check) fn grown() -> CheckReport {
         compared_with: "commit 1a2b3c4".to_owned(),
         program: "jit_step".to_owned(),
         lines: lines.into(),
-        more_lines: 1,
         ..Growth::default()
     };
     CheckReport {

@@ -45,6 +45,13 @@ pub(crate) struct FullArgs {
     pub(crate) full: bool,
 }
 
+impl FullArgs {
+    /// Returns how much of a report a text has.
+    pub(crate) fn extent(self) -> Extent<'static> {
+        if self.full { Extent::Full } else { Extent::Brief { option: "--full" } }
+    }
+}
+
 impl JsonArgs {
     /// Returns what was given.
     pub(crate) fn path(&self) -> Option<&Path> {
@@ -195,8 +202,7 @@ pub(crate) fn print_report(
     output: &mut Output,
 ) -> Result<()> {
     if !json.is_stdout() {
-        let extent = if full { Extent::Full } else { Extent::Brief { option: "--full" } };
-        output.report(report, extent)?;
+        output.report(report, FullArgs { full }.extent())?;
     }
     json.write(&report.json, output)
 }

@@ -36,7 +36,7 @@ fn row_json(report: &CheckReport, row: &Row) -> Value {
         "passes": row.outcome.passes(),
         "reason": reason,
         "text": row.summary(),
-        "details": row.details(&report.base),
+        "details": row.details(&report.base, usize::MAX),
         "measured": row.measured.as_ref().map(line_json),
         "accepted": row.accepted.as_ref().map(line_json),
         "base": row.base.as_ref().map(line_json),

@@ -34,7 +34,7 @@ impl CheckReport {
                     xml,
                     "<{element} message=\"{}\">{}</{element}>",
                     escape(&row.summary()),
-                    escape(&row.details(&self.base).join("\n"))
+                    escape(&row.details(&self.base, usize::MAX).join("\n"))
                 );
             }
             if let Some(summary) = row.qualified_summary() {

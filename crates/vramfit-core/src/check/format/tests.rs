@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use crate::analysis::{Condition, Evidence, StepStop};
 use crate::check::report::samples::{grown, of_every_kind};
-use crate::check::{CheckReport, Outcome};
+use crate::check::{ChangedLine, CheckReport, Outcome};
 use crate::report::{self, Content, Section};
 use crate::run_config::StepLimit;
 
@@ -12,7 +12,6 @@ fn text_says_what_grew_where_and_how_to_accept_it() {
 train on l4: peak 10.0 GiB, 2.0 GiB more than accepted (8.0 GiB)
   +2.0 GiB  activations: attention.py:214 (attention), bf16[8,12,1024,1024]
   +4.0 KiB  parameters: params['w'], train.py:9
-  and 1 more lines
   peak in `jit_step`, compared with commit 1a2b3c4
   code +2.0 GiB, toolchain 0 B (JAX 0.9.2 -> 0.10.2, compiler cuda13-0.9.2 -> cuda13-0.10.2)
   peaks accepted so far: 7.0 GiB, 8.0 GiB (+14.3 % total)
@@ -20,7 +19,21 @@ unchanged: eval on l4
 to accept what was measured: vramfit check --update train
 note: `XLA_FLAGS` of the shell is not used
 ";
-    assert_eq!(grown().to_text(), expected);
+    assert_eq!(grown().to_text(false), expected);
+}
+
+#[test]
+fn five_lines_are_named_and_all_where_that_is_asked_for() {
+    let mut report = grown();
+    let growth = report.rows[0].growth.as_mut().expect("the sample has grown");
+    let line = growth.lines[1].clone();
+    growth.lines = (1..=7).map(|bytes| ChangedLine { bytes, ..line.clone() }).collect();
+    let count = |text: &str| text.matches(" B  parameters: ").count();
+    assert_eq!(count(&report.to_text(false)), 5);
+    assert!(report.to_text(false).contains("\n  2 more with `vramfit check --full`\n"));
+    assert_eq!(count(&report.to_text(true)), 7);
+    assert!(!report.to_text(true).contains("more with"));
+    assert_eq!(report.to_json()["rows"][0]["growth"]["lines"].as_array().map(Vec::len), Some(7));
 }
 
 /// What is said of a run that ended after some steps.
@@ -46,7 +59,7 @@ fn every_format_says_what_a_check_that_passes_depends_on() {
     }
     report.rows.retain(|row| row.outcome.passes() == Some(true));
     let texts = [
-        report.to_text(),
+        report.to_text(false),
         report.to_junit(),
         report.to_sarif().to_string(),
         report.to_markdown().replace("\\_", "_"),
@@ -56,12 +69,12 @@ fn every_format_says_what_a_check_that_passes_depends_on() {
     for text in &texts {
         assert!(text.contains(ENDED), "{text}");
     }
-    assert!(report.to_text().contains(&format!("on l4; {ENDED}\n")));
+    assert!(report.to_text(false).contains(&format!("on l4; {ENDED}\n")));
 
     // That a check fails is true whatever comes later.
     let mut report = grown();
     report.rows[0].conditions = vec![stopped];
-    assert!(!report.to_text().contains(ENDED));
+    assert!(!report.to_text(false).contains(ENDED));
 }
 
 #[test]
@@ -204,7 +217,9 @@ fn code_that_needs_more_fails_although_the_toolchain_needs_less() {
     assert!(row.is_of_other_versions());
     row.fail_for_code();
     assert_eq!(row.outcome, Outcome::Larger);
-    assert!(report.to_text().starts_with("train on l4: peak 7.0 GiB, but the code needs more"));
+    assert!(
+        report.to_text(false).starts_with("train on l4: peak 7.0 GiB, but the code needs more")
+    );
 
     let row = &mut report.rows[1];
     row.fail_for_code();

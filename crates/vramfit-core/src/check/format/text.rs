@@ -6,12 +6,16 @@ use crate::check::report::Row;
 use crate::report::qualify_headline;
 
 impl CheckReport {
-    /// Returns the text, with a line feed at its end.
-    pub fn to_text(&self) -> String {
+    /// Returns the text, with a line feed at its end. If it is `full`, it names every line that changed.
+    pub fn to_text(&self, full: bool) -> String {
         let mut lines = Vec::new();
         for problem in self.problems() {
             lines.push(problem.summary);
-            lines.extend(problem.details.into_iter().map(|line| format!("  {line}")));
+            let details = match full {
+                true => problem.row.details(&self.base, usize::MAX),
+                false => problem.details,
+            };
+            lines.extend(details.into_iter().map(|line| format!("  {line}")));
         }
         let quiet: Vec<_> = self
             .rows

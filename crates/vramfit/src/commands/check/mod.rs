@@ -28,7 +28,7 @@ use self::measure::Measuring;
 use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
 use super::dryrun::open_compilation_cache;
-use super::results::{JsonArgs, JsonTarget, PageArgs, write_page};
+use super::results::{FullArgs, JsonArgs, JsonTarget, PageArgs, write_page};
 use crate::command_line;
 use crate::context::Context;
 use crate::files::{cannot_read, cannot_write, writable, write};
@@ -105,6 +105,8 @@ pub(crate) struct Args {
     pub(crate) json: JsonArgs,
     #[command(flatten)]
     page: PageArgs,
+    #[command(flatten)]
+    text: FullArgs,
     /// Write the results as JUnit XML to a file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -299,7 +301,7 @@ fn print_report(
 ) -> Result<()> {
     json.write(&report.to_json(), output)?;
     if !json.is_stdout() {
-        output.answer(report.passes(), &report.to_text())?;
+        output.answer(report.passes(), &report.to_text(args.text.full))?;
     }
     let is_set = |name: &str| std::env::var(name).is_ok_and(|value| value == "true");
     if is_set("GITHUB_ACTIONS") {

@@ -15,7 +15,7 @@ use vramfit_base::duration::parse_duration;
 use vramfit_core::doctor::{self, DoctorOutput, DoctorReport};
 use vramfit_core::{Error, Result};
 
-use crate::commands::results::JsonFileArgs;
+use crate::commands::results::{FullArgs, JsonFileArgs};
 use crate::context::Context;
 use crate::output::{Output, terminal_columns};
 use crate::status::Status;
@@ -54,6 +54,8 @@ pub(crate) struct Args {
     /// Timeout for the driver and for each step of the probe
     #[arg(long, value_name = "TIME", value_parser = parse_timeout, default_value = "60s")]
     timeout: Duration,
+    #[command(flatten)]
+    text: FullArgs,
     #[command(flatten)]
     pub(crate) results: JsonFileArgs,
 }
@@ -94,7 +96,8 @@ pub(crate) fn run(
     json.write(&DoctorOutput::new(&report, &info), output)?;
     if !json.is_stdout() {
         let columns = terminal_columns(std::io::stdout()).unwrap_or(doctor::COLUMNS).clamp(40, 120);
-        let lines = doctor::lines(&report, output.is_quiet(), output.is_verbose(), columns);
+        let detail = args.text.full || output.is_verbose();
+        let lines = doctor::lines(&report, output.is_quiet(), detail, columns);
         output.doctor_report(&lines)?;
         output.text(&format!("{}\n", doctor::summary(&report)))?;
     }

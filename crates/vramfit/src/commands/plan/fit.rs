@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{Moves, Plan};
-use vramfit_core::report::qualify_headline;
+use vramfit_core::report::{Extent, qualify_headline};
 use vramfit_core::run_config::{RunConfig, StepLimit};
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -69,7 +69,7 @@ pub(crate) fn find_fitting_plan(
         interruption::ensure_none()?;
     }
     if !may_fit {
-        output.info(&found.to_text(&spec));
+        output.info(&found.to_text(&spec, Extent::Plain));
         return Ok(None);
     }
     output.info(&found.headline(&spec));

@@ -33,7 +33,7 @@ use self::search::SearchSpec;
 use self::vary::Variation;
 use super::dryrun::{DryrunSpec, HostArgs, SettingsSpec, open_compilation_cache};
 use super::policy::{PoolArgs, check_occupied};
-use super::results::{JsonArgs, JsonTarget, PageArgs, write_page};
+use super::results::{FullArgs, JsonArgs, JsonTarget, PageArgs, write_page};
 use crate::context::Context;
 use crate::files::{writable, write};
 use crate::interruption::Interruption;
@@ -120,6 +120,8 @@ pub(crate) struct Args {
     pub(crate) json: JsonArgs,
     #[command(flatten)]
     page: PageArgs,
+    #[command(flatten)]
+    text: FullArgs,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
@@ -259,7 +261,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         output.info("interrupted; what was found so far:");
     }
     let answer = found.answer(&spec);
-    print_results(answer, &found.to_text(&spec), &found.to_json(&spec), &json, output)?;
+    let text = found.to_text(&spec, args.text.extent());
+    print_results(answer, &text, &found.to_json(&spec), &json, output)?;
     if html.is_some() {
         write_page(&found.to_report(&spec), html.as_deref(), args.force, output)?;
     }

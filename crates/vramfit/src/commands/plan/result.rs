@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use vramfit_core::planning::{CostKind, LeftAlone, Plan, PlanSource};
 use vramfit_core::report::{
-    AlternativeKind, PlanRow, PlanSummary, Report, conditions_json, describe_phases,
+    AlternativeKind, Extent, PlanRow, PlanSummary, Report, conditions_json, describe_phases,
     qualify_headline,
 };
 use vramfit_core::{Bytes, Result};
@@ -298,8 +298,8 @@ impl Found {
         notes
     }
 
-    /// Returns the results for people.
-    pub(super) fn to_text(&self, spec: &SearchSpec) -> String {
+    /// Returns the results for people: the plans worth choosing, or all that were measured.
+    pub(super) fn to_text(&self, spec: &SearchSpec, extent: Extent<'_>) -> String {
         let best = &self.rows[self.recommended];
         let mut text = self.headline(spec) + "\n\n";
         let names = gpu_names(spec);
@@ -313,13 +313,12 @@ impl Found {
             "          peak  {:>time_width$}{samples}   recomputed{header}  change",
             "time of a step"
         );
-        let mut shown = self.front.clone();
-        if !shown.contains(&0) {
-            shown.push(0);
-        }
-        if !shown.contains(&self.recommended) {
-            shown.push(self.recommended);
-        }
+        let is_shown = |index: &usize| {
+            matches!(extent, Extent::Full)
+                || self.front.contains(index)
+                || [0, self.recommended].contains(index)
+        };
+        let (mut shown, others): (Vec<_>, Vec<_>) = (0..self.rows.len()).partition(is_shown);
         shown.sort_by_key(|index| std::cmp::Reverse(self.rows[*index].row.peak_bytes));
         for index in shown {
             let found = &self.rows[index];
@@ -339,6 +338,13 @@ impl Found {
                 Bytes(found.row.peak_bytes).to_string(),
                 self.time_text(found, spec),
                 100.0 * found.recomputed_share,
+            );
+        }
+        if let (Extent::Brief { option }, 1..) = (extent, others.len()) {
+            let count = others.len();
+            let _ = writeln!(
+                text,
+                "{count} more with `{option}`, each no better than one of these in peak and time"
             );
         }
         let _ = writeln!(
