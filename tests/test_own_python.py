@@ -5,6 +5,7 @@ import pathlib
 import sys
 import venv
 
+import preloaded
 import pytest
 from commands import run_vramfit
 
@@ -22,6 +23,12 @@ def bare(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     return folder / "bin"
+
+
+@pytest.fixture(autouse=True)
+def _own_process(monkeypatch):
+    """Start vramfit with the interpreter of the tests itself: its name is printed."""
+    monkeypatch.setenv(preloaded.FOLDER, "")
 
 
 def path_with(folder):

@@ -28,12 +28,13 @@ from pathlib import Path
 
 # The folder with the sockets of the servers; `python.c` reads it.
 FOLDER = "PRELOADED_PYTHON"
-PROGRAM = Path(sys.executable).with_name("python-preloaded")
+# Where it finds the `pyvenv.cfg` of the environment, under a name that only a Python has.
+PROGRAM = Path(sys.prefix) / "preloaded" / "python"
 SOURCES = Path(__file__).parent
 
 
 def build_program():
-    """Compile the program beside the interpreter whose packages it has; say whether that worked.
+    """Compile the program into the environment whose packages it has; say whether that worked.
 
     Raises:
         subprocess.CalledProcessError: If it cannot be compiled, in CI.
@@ -48,6 +49,7 @@ def build_program():
     words += [f"-lpython{value('LDVERSION')}", *value("LIBS").split(), *value("SYSLIBS").split()]
     words += value("LINKFORSHARED").split()
     try:
+        PROGRAM.parent.mkdir(exist_ok=True)
         subprocess.run(words, check=True)
         built.rename(PROGRAM)
     except (OSError, subprocess.CalledProcessError):
