@@ -67,8 +67,8 @@ def test_the_explanation_knows_settings_pool_gpu_and_command(dryrun_of_run):
     assert "vramfit run --fraction 0.92 -- python " in text
     assert "at most 10.0 GiB are needed up to the failure" in text
     # A larger GPU than this one, whose fraction is the first remedy.
-    assert "use a GPU on which it fits: rtx-5080 at 0.75, or shard over at least 2 of this" in text
-    assert "vramfit dryrun --gpu rtx-5080 -- python " in text
+    assert "use a GPU on which it fits: rtx-4080 at 0.75, or shard over at least 2 of this" in text
+    assert "vramfit dryrun --gpu rtx-4080 -- python " in text
 
 
 def test_the_variables_that_hold_arrays_are_named(dryrun_of_run):
