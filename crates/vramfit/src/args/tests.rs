@@ -173,7 +173,10 @@ fn whatever_is_written_is_overwritten_by_force_only() {
 #[test]
 fn the_whole_report_is_full_everywhere() {
     let with_full: Vec<String> = all_options("full").into_iter().map(|(words, _)| words).collect();
-    assert_eq!(with_full, ["dryrun", "explain", "report", "replay", "data inspect"]);
+    assert_eq!(
+        with_full,
+        ["dryrun", "plan", "check", "explain", "doctor", "report", "replay", "data inspect"]
+    );
     for (words, option) in all_options("full") {
         assert!(matches!(option.get_action(), ArgAction::SetTrue), "{words}");
     }
