@@ -34,7 +34,7 @@ SOURCES = Path(__file__).parent
 
 
 def build_program():
-    """Compile the program into the environment whose packages it has; say whether that worked."""
+    """Compile the program into the environment whose packages it has; say whether it works here."""
     source = SOURCES / "python.c"
     if PROGRAM.exists() and PROGRAM.stat().st_mtime > source.stat().st_mtime:
         return True
@@ -47,6 +47,7 @@ def build_program():
     try:
         PROGRAM.parent.mkdir(exist_ok=True)
         subprocess.run(words, check=True)
+        subprocess.run([built, "--is-supported"], check=True)
         built.rename(PROGRAM)
     except (OSError, subprocess.CalledProcessError):
         return False

@@ -2,6 +2,7 @@
 //
 //     python ARGUMENTS            as any Python; a script that may be served is run by a server
 //     python --serve MODULE PATH  a server: `serve(PATH)` of the file MODULE
+//     python --is-supported       ends with 0 where the kernel lets a process change its command line
 //
 // A server imports JAX once, and forks for each script. The call of `serve` returns in the copies only, with no frame of
 // Python left, and `Py_RunMain` then runs the script as it does in any Python. `__init__.py` says what may be served.
@@ -357,6 +358,9 @@ static int serve(char *program, char **options) {
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "--serve") == 0) {
         return serve(argv[0], argv + 1);
+    }
+    if (argc == 2 && strcmp(argv[1], "--is-supported") == 0) {
+        return set_command_line(argv[0], 1, argv + 1) ? 0 : 1;
     }
     const char *folder = getenv(FOLDER);
     bool is_dryrun = getenv("VRAMFIT_RUN_CONFIG") != NULL;
