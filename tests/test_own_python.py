@@ -26,7 +26,7 @@ def bare(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _own_process(monkeypatch):
+def _without_servers(monkeypatch):
     """Start vramfit with the interpreter of the tests itself: its name is printed."""
     monkeypatch.setenv(preloaded.FOLDER, "")
 

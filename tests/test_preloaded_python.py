@@ -61,14 +61,16 @@ def test_a_served_script_is_like_any_other(wait_for_server, write_script, monkey
         monkeypatch.setenv(preloaded.FOLDER, folder)
         if folder:
             wait_for_server(**env)
-        done = run(script, os.getpgrp(), env=env, input="from stdin", preexec_fn=change_process)
+        done = run(
+            script, os.getpgrp(), env=env, input="from stdin", preexec_fn=set_umask_and_limit
+        )
         found.append((done.returncode, done.stderr, done.stdout))
     assert found[0] == found[1]
     assert "hello" in found[0][2]
     assert "from stdin" in found[0][2]
 
 
-def change_process():
+def set_umask_and_limit():
     os.umask(0o27)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(200, hard), hard))

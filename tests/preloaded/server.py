@@ -48,7 +48,7 @@ def serve(path):
         for number, _ in events:
             if number == listener.fileno():
                 client = listener.accept()[0]
-                request = _receive(client)
+                request = _receive_request(client)
                 if request is None:
                     client.close()
                     continue
@@ -59,7 +59,7 @@ def serve(path):
                         each.close()
                     for process in processes:
                         os.close(process)
-                    return _prepare(*request)
+                    return _become_client(*request)
                 for descriptor in request[1].values():
                     os.close(descriptor)
                 process = os.pidfd_open(process_id)
@@ -92,7 +92,7 @@ def _is_over(alive):
     return True
 
 
-def _receive(client):
+def _receive_request(client):
     """Return the text of a request and its descriptors, by the number that they have there."""
     head, received, _, _ = socket.recv_fds(client, HEAD.size, 64)
     if len(head) < HEAD.size:
@@ -107,7 +107,7 @@ def _receive(client):
     return text.split(b"\0")[:-1], dict(zip(numbers[:count], received, strict=True))
 
 
-def _prepare(words, descriptors):
+def _become_client(words, descriptors):
     """Make this process the one that the client would have been; return its arguments."""
     moved = {
         number: fcntl.fcntl(descriptor, fcntl.F_DUPFD, 1 << 9)
@@ -135,19 +135,19 @@ def _prepare(words, descriptors):
     sys.orig_argv = [sys.executable, *sys.argv]
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
-    _make_main()
-    _configure()
+    _replace_main_module()
+    _install_dryrun()
     return arguments
 
 
-def _make_main():
+def _replace_main_module():
     """Make a module for the script: what it holds is to be found by the garbage collector."""
     plain = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     vars(sys.modules["__main__"]).update(vars(plain))
 
 
-def _configure():
+def _install_dryrun():
     """Do what Python does when it starts in this dry run, and when it then imports JAX."""
     del sys.modules["sitecustomize"]
     importlib.import_module("sitecustomize")
