@@ -3,7 +3,7 @@
 There JAX computes at once what does not depend on the arguments that are differentiated, and the
 program may look at it: at its values, its devices, whether it is a tracer. A trace of such a
 function contains only what depends on its arguments; the rest are its constants.
-Relies on the traces of ``jax._src``; seen to work with JAX 0.10.2.
+Relies on the traces of ``jax._src``; seen to work with JAX 0.6.2, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
