@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import preloaded
-
 ROOT = Path(__file__).resolve().parent.parent
 VRAMFIT = [sys.executable, "-m", "vramfit"]
 # The folder in which dry runs keep what XLA's compiler made of programs; see `conftest.py`.
@@ -63,12 +61,8 @@ def run_python(*words, **options):
 
 
 def run_vramfit(*words, **options):
-    """Run the command line of vramfit; options are those of `run_command`.
-
-    Its dry runs may use servers that have JAX imported.
-    """
-    python = preloaded.PROGRAM if os.environ.get(preloaded.FOLDER) else sys.executable
-    return run_command(python, "-m", "vramfit", *words, **options)
+    """Run the command line of vramfit; options are those of `run_command`."""
+    return run_command(*VRAMFIT, *words, **options)
 
 
 @functools.cache

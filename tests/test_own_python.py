@@ -5,7 +5,6 @@ import pathlib
 import sys
 import venv
 
-import preloaded
 import pytest
 from commands import run_vramfit
 
@@ -23,12 +22,6 @@ def bare(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     return folder / "bin"
-
-
-@pytest.fixture(autouse=True)
-def _without_servers(monkeypatch):
-    """Start vramfit with the interpreter of the tests itself: its name is printed."""
-    monkeypatch.setenv(preloaded.FOLDER, "")
 
 
 def path_with(folder):

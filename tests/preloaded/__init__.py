@@ -1,15 +1,15 @@
-"""Runs the scripts of dry runs in copies of a process that has imported JAX.
+"""Runs scripts in copies of a process that has imported JAX.
 
 Half of a small dry run is `import jax`, and a sixth is garbage collection among the objects of
 JAX. A server imports JAX once, marks what there is as permanent, and forks for each script:
-`python.c` is the program that tests start in the place of Python, `server.py` is what runs in a
-server.
+`python.c` is the program that tests start in the place of Python, and that runs the tests;
+`server.py` is what runs in a server.
 
 What is different there from any other Python, and why tests may use it nevertheless:
 
-- JAX is imported before the script begins, with all that `vramfit dryrun` installs before it.
-  Scripts that could notice (`NOTICES` in `python.c`: environment, `sys.modules`, signals,
-  processes) run in a process of their own, as all programs do that are no dry run of a file.
+- JAX is imported before the script begins, with all that `vramfit dryrun` installs before it, and
+  with the libraries that it names. Scripts that could notice (`NOTICES` in `python.c`:
+  environment, `sys.modules`, signals, processes) run in a process of their own.
 - Full garbage collections come earlier in a long run, as the objects of JAX are not counted.
   Scripts that speak of `gc` run in a process of their own.
 - The parent of a script is a server.
@@ -34,7 +34,10 @@ SOURCES = Path(__file__).parent
 
 
 def build_program():
-    """Compile the program into the environment whose packages it has; say whether it works here."""
+    """Compile the program into the environment whose packages it has; say whether it works here.
+
+    Beside it is a `vramfit` that it runs: with this folder on the `PATH`, commands use both.
+    """
     source = SOURCES / "python.c"
     if PROGRAM.exists() and PROGRAM.stat().st_mtime > source.stat().st_mtime:
         return True
@@ -49,6 +52,11 @@ def build_program():
         subprocess.run(words, check=True)
         subprocess.run([built, "--is-supported"], check=True)
         built.rename(PROGRAM)
+        command = PROGRAM.with_name("vramfit")
+        command.write_text(
+            f"#!{PROGRAM}\nimport sys\nfrom vramfit.__main__ import main\nsys.exit(main())\n"
+        )
+        command.chmod(0o755)
     except (OSError, subprocess.CalledProcessError):
         return False
     return True
@@ -58,12 +66,13 @@ class Servers:
     """The servers of these tests. They end after the process that has made this."""
 
     def __init__(self):
-        """Let programs that this process starts use servers."""
+        """Let programs that this process starts use servers, and be started with the program."""
         self.folder = Path(tempfile.mkdtemp(prefix="vramfit-servers-"))
         shutil.copy(SOURCES / "server.py", self.folder)
         self._alive = (self.folder / "alive").open("w")
         fcntl.flock(self._alive, fcntl.LOCK_EX)
         os.environ[FOLDER] = str(self.folder)
+        sys.executable = str(PROGRAM)
 
     def end(self):
         """Let the servers end, as soon as they have nothing to do."""

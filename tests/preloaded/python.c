@@ -1,11 +1,12 @@
-// A Python that runs the script of a dry run in a copy of a process that has JAX imported already.
+// A Python that runs a script in a copy of a process that has JAX imported already.
 //
-//     python ARGUMENTS            as any Python; a script that may be served is run by a server
-//     python --serve MODULE PATH  a server: `serve(PATH)` of the file MODULE
-//     python --is-supported       ends with 0 where the kernel lets a process change its command line
+//     python ARGUMENTS              as any Python; a script that may be served is run by a server
+//     python --serve MODULE PATH P IMPORTS  a server: `serve(PATH, IMPORTS)` of the file MODULE; P is 1 for Python's `-P`
+//     python --is-supported         ends with 0 where the kernel lets a process change its command line
 //
-// A server imports JAX once, and forks for each script. The call of `serve` returns in the copies only, with no frame of
-// Python left, and `Py_RunMain` then runs the script as it does in any Python. `__init__.py` says what may be served.
+// A server imports JAX once, and forks for each script: a file, the text after `-c`, or a module after `-m`. The call of
+// `serve` returns in the copies only, with no frame of Python left, and `Py_RunMain` then runs the script as it does in any
+// Python. `__init__.py` says what may be served.
 //
 // The client stays until the script has ended, and ends as it did: with its exit code, or by its signal. The script has the
 // directory, arguments, environment, limits, process group and descriptors of the client. When the client dies, the server
@@ -33,7 +34,7 @@ extern char **environ;
 // Exported by all releases, and declared for all of them by none.
 extern const PyConfig *_PyInterpreterState_GetConfig(PyInterpreterState *);
 
-enum { MAX_DESCRIPTORS = 64, MAX_SCRIPT_BYTES = 1 << 18, NOT_SERVED = -1 };
+enum { MAX_DESCRIPTORS = 64, MAX_SCRIPT_BYTES = 1 << 18, MAX_IMPORTS = 256 };
 
 // The folder with the sockets of servers; without it, this is any Python.
 static const char FOLDER[] = "PRELOADED_PYTHON";
@@ -42,28 +43,85 @@ static const char FOLDER[] = "PRELOADED_PYTHON";
 static const char *const NOTICES[] = {
     "environ",     "putenv",       "sys.modules", "importlib", "__import__", "meta_path",
     "fork",        "multiprocess", "atexit",      "warnings",  "torch",      "tensorflow",
-    "gc.",         "getppid",      "signal",      "orig_argv", "IPython",    "tracemalloc",
+    "gc.",         "getppid",      "signal",      "IPython",   "tracemalloc",
 };
 
-static bool is_served(const char *path) {
+// Modules that notice nothing, and import JAX.
+static const char *const MODULES[] = {"vramfit._functions._run_step"};
+
+// What a server imports besides JAX, for scripts that contain the first of each.
+static const char *const LIBRARIES[][2] = {
+    {"import optax", "optax"},         {"from optax", "optax"},
+    {"import equinox", "equinox"},     {"from equinox", "equinox"},
+    {"from flax import nnx", "flax.nnx"}, {"from flax import linen", "flax.linen"}, {"import flax.linen", "flax.linen"},
+};
+
+// How Python is started: `target` is a file, or comes after `-c` or `-m`, which is the `kind`.
+struct start {
+    bool safe_path; // `-P`
+    char kind;      // 'f', 'c' or 'm'
+    int target;
+};
+
+static bool parse_start(int argc, char **argv, struct start *start) {
+    int at = 1;
+    start->safe_path = at < argc && strcmp(argv[at], "-P") == 0;
+    at += start->safe_path;
+    start->kind = 'f';
+    if (at < argc && (strcmp(argv[at], "-c") == 0 || strcmp(argv[at], "-m") == 0)) {
+        start->kind = argv[at++][1];
+    }
+    start->target = at;
+    return at < argc && (start->kind != 'f' || argv[at][0] != '-');
+}
+
+static const char *read_script(const char *path) {
     static char text[MAX_SCRIPT_BYTES];
     int file = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-        return false;
+        return NULL;
     }
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     if (length <= 0 || length != status.st_size) {
-        return false;
+        return NULL;
     }
     text[length] = '\0';
+    return text;
+}
+
+// Says whether a server may run this, and writes what it is to import besides JAX, separated by commas.
+static bool is_served(char kind, const char *target, char imports[MAX_IMPORTS]) {
+    imports[0] = '\0';
+    if (kind == 'm') {
+        for (size_t i = 0; i < sizeof MODULES / sizeof *MODULES; i++) {
+            if (strcmp(target, MODULES[i]) == 0) {
+                return true;
+            }
+        }
+        return false;
+    }
+    const char *text = kind == 'c' ? target : read_script(target);
+    if (!text || !(strstr(text, "import jax") || strstr(text, "from jax"))) {
+        return false;
+    }
     for (size_t i = 0; i < sizeof NOTICES / sizeof *NOTICES; i++) {
         if (strstr(text, NOTICES[i])) {
             return false;
         }
     }
-    return strstr(text, "import jax") || strstr(text, "from jax");
+    for (size_t i = 0; i < sizeof LIBRARIES / sizeof *LIBRARIES; i++) {
+        if (strstr(text, LIBRARIES[i][0]) && !strstr(imports, LIBRARIES[i][1])) {
+            strcat(imports, LIBRARIES[i][1]);
+            strcat(imports, ",");
+        }
+    }
+    return true;
+}
+
+static bool is_dryrun(void) {
+    return getenv("VRAMFIT_RUN_CONFIG") != NULL;
 }
 
 // Variables that differ from run to run and that no import reads: all others make a server of their own.
@@ -83,8 +141,15 @@ static int compare(const void *one, const void *other) {
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
-// Returns a name for what a server must have in common with a script (FNV-1a).
-static uint64_t name_server(void) {
+static uint64_t digest_text(uint64_t digest, const char *text) {
+    do {
+        digest = (digest ^ (unsigned char)*text) * UINT64_C(0x100000001b3); // FNV-1a
+    } while (*text++);
+    return digest;
+}
+
+// Returns a name for what a server must have in common with a script.
+static uint64_t name_server(bool safe_path, const char *imports) {
     size_t count = 0;
     while (environ[count]) {
         count++;
@@ -94,19 +159,21 @@ static uint64_t name_server(void) {
     qsort(sorted, count, sizeof *sorted, compare);
     uint64_t digest = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)getsid(0);
     for (size_t i = 0; i < count; i++) {
-        size_t length = is_of_run(sorted[i]) ? 0 : strlen(sorted[i]) + 1;
-        for (size_t at = 0; at < length; at++) {
-            digest = (digest ^ (unsigned char)sorted[i][at]) * UINT64_C(0x100000001b3);
+        if (!is_of_run(sorted[i])) {
+            digest = digest_text(digest, sorted[i]);
         }
     }
     free(sorted);
-    return digest;
+    digest = digest_text(digest, is_dryrun() ? "dryrun" : "");
+    return digest_text(digest, imports) ^ safe_path;
 }
 
 // Starts a server in the background. Its standard streams are pipes, as those of the scripts are.
-static void start_server(const char *program, const char *folder, const char *socket_path) {
+static void start_server(const char *program, const char *folder, const char *socket_path, bool safe_path,
+                         const char *imports) {
     char module[PATH_MAX];
     int pipes[2];
+    bool runs_dryruns = is_dryrun();
     snprintf(module, sizeof module, "%s/server.py", folder);
     pid_t child = fork();
     if (child != 0) {
@@ -132,16 +199,18 @@ static void start_server(const char *program, const char *folder, const char *so
         name[length] = '\0';
         unsetenv(name);
     }
-    // A dry run of which nothing is known yet: what each of them prepares is prepared.
-    setenv("VRAMFIT_RUN_CONFIG", "/dev/null", 1);
-    execl(program, program, "--serve", module, socket_path, (char *)NULL);
+    if (runs_dryruns) {
+        // A dry run of which nothing is known yet: what each of them prepares is prepared.
+        setenv("VRAMFIT_RUN_CONFIG", "/dev/null", 1);
+    }
+    execl(program, program, "--serve", module, socket_path, safe_path ? "1" : "0", imports, (char *)NULL);
     _exit(1);
 }
 
 // Returns a connection to the server of this environment, which the second script that needs it starts.
-static int connect_server(const char *program, const char *folder) {
+static int connect_server(const char *program, const char *folder, bool safe_path, const char *imports) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    uint64_t name = name_server();
+    uint64_t name = name_server(safe_path, imports);
     int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%016lx", folder, name);
     if (length >= (int)sizeof address.sun_path) {
         return -1;
@@ -158,7 +227,7 @@ static int connect_server(const char *program, const char *folder) {
         if (file >= 0) {
             close(file);
             if (use == 2) {
-                start_server(program, folder, address.sun_path);
+                start_server(program, folder, address.sun_path, safe_path, imports);
             }
             break;
         }
@@ -173,8 +242,8 @@ static void append(char **text, size_t *length, const char *word) {
     *length += more;
 }
 
-// Sends the descriptors of this process, then directory, arguments and environment as a text; see `server.py`.
-static bool send_request(int connection, int argc, char **argv) {
+// Sends the descriptors of this process, then all else as a text; see `server.py`.
+static bool send_request(int connection, const struct start *start, int argc, char **argv) {
     int descriptors[MAX_DESCRIPTORS], count = 0;
     DIR *listed = opendir("/proc/self/fd");
     for (struct dirent *entry; listed && (entry = readdir(listed));) {
@@ -198,6 +267,8 @@ static bool send_request(int connection, int argc, char **argv) {
     snprintf(number, sizeof number, "%d", (int)getpgrp());
     append(&text, &length, number);
     snprintf(number, sizeof number, "%d", (int)getpid());
+    append(&text, &length, number);
+    snprintf(number, sizeof number, "%c%d", start->kind, start->target);
     append(&text, &length, number);
     snprintf(number, sizeof number, "%d", argc);
     append(&text, &length, number);
@@ -242,17 +313,26 @@ static void end_like(int status) {
 }
 
 // Has a script run by a server. Returns only where there is none.
-static void run_served(const char *program, const char *folder, int argc, char **argv) {
+static void run_served(const char *folder, int argc, char **argv) {
+    struct start start;
+    char imports[MAX_IMPORTS];
+    // What else vramfit starts has been prepared by `sitecustomize` in a way of its own.
+    const char *path = getenv("PYTHONPATH");
+    bool is_prepared = path && strstr(path, "_jax_shim");
+    if (!parse_start(argc, argv, &start) || is_prepared != is_dryrun() ||
+        !is_served(start.kind, argv[start.target], imports)) {
+        return;
+    }
     for (int stream = 0; stream < 3; stream++) {
         if (fcntl(stream, F_GETFD) < 0 || isatty(stream)) {
             return;
         }
     }
-    int connection = connect_server(program, folder);
+    int connection = connect_server(argv[0], folder, start.safe_path, imports);
     if (connection < 0) {
         return;
     }
-    if (!send_request(connection, argc, argv)) {
+    if (!send_request(connection, &start, argc, argv)) {
         close(connection);
         return;
     }
@@ -269,7 +349,7 @@ static void run_served(const char *program, const char *folder, int argc, char *
 }
 
 // Makes the kernel show these words as the command line of this process, as `/proc/self/cmdline`.
-static bool set_command_line(const char *program, int count, char **words) {
+static bool set_command_line(int count, char **words) {
     struct prctl_mm_map map = {.exe_fd = (uint32_t)-1};
     uint64_t *const fields[] = {
         [26] = (uint64_t *)&map.start_code, [27] = (uint64_t *)&map.end_code,
@@ -293,7 +373,6 @@ static bool set_command_line(const char *program, int count, char **words) {
     }
     map.brk = (uint64_t)sbrk(0);
     size_t length = 0;
-    append(&line, &length, program);
     for (int i = 0; i < count; i++) {
         append(&line, &length, words[i]);
     }
@@ -309,63 +388,74 @@ static void check(PyStatus status) {
 }
 
 // Runs a server, and in each copy of it a script.
-static int serve(char *program, char **options) {
-    char *module = options[1], *socket_path = options[2];
+static int serve(int argc, char **argv) {
+    char *module = argv[2], *socket_path = argv[3], *safe_path = argv[4], *imports = argv[5];
     PyConfig config;
     PyConfig_InitPythonConfig(&config);
     config.parse_argv = 0;
-    check(PyConfig_SetBytesArgv(&config, 1, &program));
+    config.safe_path = *safe_path == '1';
+    check(PyConfig_SetBytesArgv(&config, 1, argv));
     check(Py_InitializeFromConfig(&config));
     PyConfig_Clear(&config);
 
-    if (!set_command_line(program, 3, options)) {
+    if (!set_command_line(argc, argv)) {
         return 1; // without it no script is served
     }
-    static char text[MAX_SCRIPT_BYTES];
-    FILE *file = fopen(module, "r");
-    if (!file || fread(text, 1, sizeof text - 1, file) == 0) {
+    const char *text = read_script(module);
+    if (!text) {
         return 1;
     }
-    fclose(file);
     PyObject *names = PyDict_New();
     PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins());
     PyObject *code = Py_CompileString(text, module, Py_file_input);
     PyObject *done = code ? PyEval_EvalCode(code, names, names) : NULL;
     PyObject *function = done ? PyDict_GetItemString(names, "serve") : NULL;
-    PyObject *arguments = function ? PyObject_CallFunction(function, "s", socket_path) : NULL;
-    if (!arguments) {
+    PyObject *returned = function ? PyObject_CallFunction(function, "ss", socket_path, imports) : NULL;
+    char *start;
+    PyObject *arguments;
+    if (!returned || !PyArg_ParseTuple(returned, "yO", &start, &arguments)) {
         PyErr_Print();
         return 1;
     }
-    Py_ssize_t count = PyList_Size(arguments);
-    char **words = calloc((size_t)count + 1, sizeof *words);
-    for (Py_ssize_t i = 0; i < count; i++) {
+    char kind = start[0];
+    int target = atoi(start + 1), count = (int)PyList_Size(arguments);
+    char **words = calloc((size_t)count + 2, sizeof *words);
+    for (int i = 0; i < count; i++) {
         words[i] = strdup(PyBytes_AsString(PyList_GetItem(arguments, i)));
     }
-    set_command_line(program, (int)count, words);
+    set_command_line(count, words);
     Py_XDECREF(code);
     Py_XDECREF(done);
-    Py_DECREF(arguments);
+    Py_DECREF(returned);
     PyDict_Clear(names);
     Py_DECREF(names);
 
     PyConfig *running = (PyConfig *)_PyInterpreterState_GetConfig(PyInterpreterState_Get());
-    check(PyConfig_SetBytesString(running, &running->run_filename, words[0]));
-    check(PyConfig_SetBytesArgv(running, count, words));
+    wchar_t **place = kind == 'c' ? &running->run_command : kind == 'm' ? &running->run_module : &running->run_filename;
+    size_t length = strlen(words[target]);
+    char *content = malloc(length + 2);
+    snprintf(content, length + 2, kind == 'c' ? "%s\n" : "%s", words[target]);
+    check(PyConfig_SetBytesString(running, place, content));
+    free(content);
+    // What Python makes the first argument: the file, or the option.
+    char **first = words + target;
+    if (kind != 'f') {
+        *first = kind == 'c' ? "-c" : "-m";
+    }
+    check(PyConfig_SetBytesArgv(running, count - target, first));
     return Py_RunMain();
 }
 
 int main(int argc, char **argv) {
-    if (argc == 4 && strcmp(argv[1], "--serve") == 0) {
-        return serve(argv[0], argv + 1);
+    if (argc == 6 && strcmp(argv[1], "--serve") == 0) {
+        return serve(argc, argv);
     }
     if (argc == 2 && strcmp(argv[1], "--is-supported") == 0) {
-        return set_command_line(argv[0], 1, argv + 1) ? 0 : 1;
+        return set_command_line(argc, argv) ? 0 : 1;
     }
     const char *folder = getenv(FOLDER);
-    bool is_dryrun = getenv("VRAMFIT_RUN_CONFIG") != NULL;
-    if (folder && is_dryrun && argc > 1 && argv[1][0] != '-' && is_served(argv[1])) {
-        run_served(argv[0], folder, argc - 1, argv + 1);
+    if (folder && *folder) {
+        run_served(folder, argc, argv);
     }
     return Py_BytesMain(argc, argv);
 }

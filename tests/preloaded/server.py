@@ -25,8 +25,13 @@ ALIVE_CHECK_MILLISECONDS = 2000
 LIMITS = range(16)
 
 
-def serve(path):
-    """Fork for each request, as long as the tests run. Returns in copies only: the arguments."""
+def serve(path, imports):
+    """Fork for each request, as long as the tests run.
+
+    Returns in copies only: which argument is the script, and the command line.
+    """
+    for name in imports.split(",")[:-1]:
+        importlib.import_module(name)
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(path)
@@ -108,7 +113,7 @@ def _receive_request(client):
 
 
 def _become_client(words, descriptors):
-    """Make this process the one that the client would have been; return its arguments."""
+    """Make this process the one that the client would have been; see `serve` for the result."""
     moved = {
         number: fcntl.fcntl(descriptor, fcntl.F_DUPFD, 1 << 9)
         for number, descriptor in descriptors.items()
@@ -118,26 +123,28 @@ def _become_client(words, descriptors):
     for number, descriptor in moved.items():
         os.dup2(descriptor, number, inheritable=True)
         os.close(descriptor)
-    folder, mask, group, client, count, *words = words
+    folder, mask, group, client, start, count, *words = words
     os.chdir(folder)
     os.umask(int(mask))
     os.setpgid(0, int(group))
     for limit in LIMITS:
         resource.setrlimit(limit, resource.prlimit(int(client), limit))
     arguments, variables = words[: int(count)], words[int(count) :]
-    late = sys.modules["_vramfit_late_settings"]
     environment = dict(variable.split(b"=", 1) for variable in variables) | SET_BY_JAX
     for name in set(os.environb) - set(environment):
         del os.environb[name]
     os.environb.update(environment)
-    late.changes.clear()
-    sys.argv = [os.fsdecode(word) for word in arguments]
-    sys.orig_argv = [sys.executable, *sys.argv]
+    sys.orig_argv = [os.fsdecode(word) for word in arguments]
+    first = {b"f": [], b"c": ["-c"], b"m": ["-m"]}[start[:1]]
+    sys.argv = first + sys.orig_argv[int(start[1:]) + len(first) :]
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     _replace_main_module()
-    _install_dryrun()
-    return arguments
+    late_settings = sys.modules.get("_vramfit_late_settings")
+    if late_settings:  # a dry run
+        late_settings.changes.clear()
+        _install_dryrun()
+    return start, arguments
 
 
 def _replace_main_module():
