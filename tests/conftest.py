@@ -59,7 +59,7 @@ def pytest_configure(config):
     sources = [
         *(crates / "vramfit-vgpu" / "src" / "compile").glob("*.rs"),
         crates / "vramfit-vgpu" / "src" / "device" / "topology.rs",
-        crates / "vramfit-core" / "src" / "program" / "options.rs",
+        crates / "vramfit-model" / "src" / "program" / "options.rs",
     ]
     cache = caches / digest_of(*sorted(sources))
     cache.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Reads the statistics files of JAX processes, as `vramfit_core::published` describes them."""
+"""Reads the statistics files of JAX processes, as `vramfit_model::published` describes them."""
 
 import json
 import struct

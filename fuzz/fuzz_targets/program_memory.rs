@@ -5,8 +5,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vramfit_core::program::memory::Names;
-use vramfit_core::program::{Program, ProgramMemory};
+use vramfit_model::program::memory::Names;
+use vramfit_model::program::{Program, ProgramMemory};
 
 fuzz_target!(|dump: &[u8]| {
     let read = ProgramMemory::from_dump(&Program::default(), dump, &Names::default());

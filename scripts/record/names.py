@@ -40,7 +40,7 @@ LEFT_OUT = re.compile(
     r"(^|/)(setup|version|plugin_setup|test_util|jtu|build_\w+)\.py$|/(tests?|tools)/"
 )
 # The XLA_* names were read by code outside this repository before 0.6.0: they are in
-# `crates/vramfit-core/src/settings/table.toml`, with their releases.
+# `crates/vramfit-model/src/settings/table.toml`, with their releases.
 OURS = ("JAX", "PJRT", "MOSAIC_GPU")
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 # 0.9 is the default of `jax_memory_fix`. All other fractions, with the allocator alone, are in
-# `crates/vramfit-core/src/allocator/preallocation.rs`.
+# `crates/vramfit-model/src/allocator/preallocation.rs`.
 CASES = {
     "t4": "0.9",
     "rtx-4090": "0.95",

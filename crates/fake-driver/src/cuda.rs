@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vramfit_core::host::{GpuMemory, HostGpu};
+use vramfit_model::host::{GpuMemory, HostGpu};
 
 use crate::description::Description;
 use crate::device_allocations::DeviceAllocations;

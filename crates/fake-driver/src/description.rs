@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig};
+use vramfit_model::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig};
 
 /// What the file beside the library holds: the fields of a [`Host`] and those below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

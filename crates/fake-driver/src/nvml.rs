@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
-use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Mig, ProcessKind};
+use vramfit_model::host::{ComputeMode, GpuMemory, HostGpu, Mig, ProcessKind};
 
 use crate::c_string;
 use crate::description::Description;

@@ -9,12 +9,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
+use vramfit_model::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
 use vramfit_core::analysis::{ReplayOverrides, compare, summarize};
-use vramfit_core::program::ProgramSizes;
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::settings::Options;
-use vramfit_core::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
+use vramfit_model::program::ProgramSizes;
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::settings::Options;
+use vramfit_model::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
 
 /// Events of one step: eight outputs, one temporary, all freed.
 const STEP: u64 = 20;

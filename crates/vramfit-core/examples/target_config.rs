@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
-use vramfit_core::gpu::{all, find, target_config_text};
+use vramfit_model::gpu::{all, find, target_config_text};
 
 fn main() -> vramfit_core::Result<()> {
     if let Some(name) = std::env::args().nth(1) {

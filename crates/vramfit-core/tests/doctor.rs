@@ -7,7 +7,7 @@ use vramfit_core::doctor::{
     COLUMNS, Check, DoctorReport, Driver, Inventory, JaxProbe, ProbeExit, Status, SystemInfo,
     VirtualGpu, lines, summary,
 };
-use vramfit_core::host::{
+use vramfit_model::host::{
     ComputeMode, GpuMemory, Host, HostEnvironment, HostGpu, HostMemoryLimit, Mig, Process,
     ProcessKind,
 };

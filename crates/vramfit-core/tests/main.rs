@@ -2,20 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
+#[path = "../../vramfit-model/tests/recorded/mod.rs"]
 mod recorded;
 mod recorder;
 mod samples;
 
-/// The models of JAX's allocators: their laws, and recordings of XLA's own.
-mod allocator {
-    mod golden_bfc;
-    mod golden_bfc_growth;
-    mod golden_bfc_spatial;
-    mod golden_oom_dump;
-    mod laws;
-    mod obtainable;
-}
-mod client_options;
 mod doctor;
 /// The causes of failed runs, and what their pages promise.
 mod explain {
@@ -26,17 +17,13 @@ mod explain {
     mod remedies;
 }
 mod lint;
-mod memory;
 mod planning;
-mod programs;
-mod real_gpus;
 /// The texts, charts and files of reports, compared with those in `report/`.
 mod report {
     mod forms;
     mod headlines;
     mod whole;
 }
-mod settings_properties;
 /// Traces that are written, read, and summarized.
 mod trace {
     mod autotune_range;

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use vramfit_core::Bytes;
-use vramfit_core::allocator::AllocatorKind;
+use vramfit_model::allocator::AllocatorKind;
 use vramfit_core::planning::{
     BatchConstraint, Chunk, Donation, Equation, MappingTransform, Moves, Offload, Omission,
     OutputSharding, Plan, PlanSettings, PlanSource, ProgramEdit, RecordedSites, Row, Site,
     SiteKind, Strategy as Search, pareto_front, recommend, site_options,
 };
-use vramfit_core::program::memory::Undonated;
-use vramfit_core::settings::Options;
+use vramfit_model::program::memory::Undonated;
+use vramfit_model::settings::Options;
 
 const MIB: u64 = 1 << 20;
 const REMAT: Moves = Moves {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::host::HostMemoryLimit;
+use vramfit_model::host::HostMemoryLimit;
 
 /// Finds the lowest limit among the groups of a process, given its `/proc/PID/cgroup` and the mount point
 /// of control groups; `None` if there is no limit.

@@ -7,7 +7,7 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_uint, c_void};
 use std::fmt;
 
 use libloading::Library;
-use vramfit_core::{Error, ErrorKind};
+use vramfit_model::{Error, ErrorKind};
 
 use crate::DriverUnavailable;
 

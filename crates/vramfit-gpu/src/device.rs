@@ -7,7 +7,7 @@ use nvml_wrapper::enum_wrappers::device::{ComputeMode as NvmlMode, TemperatureSe
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{NVML_DEVICE_MIG_ENABLE, nvmlMemory_t};
-use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Mig};
+use vramfit_model::host::{ComputeMode, GpuMemory, HostGpu, Mig};
 
 use crate::nvml::{UnavailableReadings, is_unknown_function, reason};
 

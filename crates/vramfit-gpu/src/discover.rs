@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::gpu::{self, GpuSelection};
-use vramfit_core::host::{Host, HostGpu, Process};
-use vramfit_core::published;
-use vramfit_core::run_config::{RunConfig, Sharing};
-use vramfit_core::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
-use vramfit_core::shared_gpus::{self, Holding, SharedGpuUsage};
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_model::gpu::{self, GpuSelection};
+use vramfit_model::host::{Host, HostGpu, Process};
+use vramfit_model::published;
+use vramfit_model::run_config::{RunConfig, Sharing};
+use vramfit_model::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
+use vramfit_model::shared_gpus::{self, Holding, SharedGpuUsage};
+use vramfit_model::{Bytes, Error, Result};
 
 /// What a user says about the GPUs, in place of what the driver reports.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +33,8 @@ impl GpuOverrides {
     /// of the machine.
     ///
     /// # Errors
-    /// [`vramfit_core::ErrorKind::UnknownGpu`] for an unknown virtual GPU, [`vramfit_core::ErrorKind::NoDriver`] and
-    /// [`vramfit_core::ErrorKind::InvalidArgument`] where no GPU is visible.
+    /// [`vramfit_model::ErrorKind::UnknownGpu`] for an unknown virtual GPU, [`vramfit_model::ErrorKind::NoDriver`] and
+    /// [`vramfit_model::ErrorKind::InvalidArgument`] where no GPU is visible.
     pub fn budgets(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -94,7 +94,7 @@ impl GpuOverrides {
         Ok(selection)
     }
 
-    /// Returns the same for [`vramfit_core::settings::Target`].
+    /// Returns the same for [`vramfit_model::settings::Target`].
     ///
     /// # Errors
     /// Those of [`GpuOverrides::budgets`].
@@ -271,7 +271,7 @@ fn is_sibling(process: u32, processes: Option<u32>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::run_config::RUN_CONFIG_VARIABLE;
+    use vramfit_model::run_config::RUN_CONFIG_VARIABLE;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, OsStr, c_char};
 use std::rc::Rc;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_model::{Error, ErrorKind, Result};
 
 use crate::DriverUnavailable;
 use crate::cuda::{self, Address, Cuda, Device, OUT_OF_MEMORY, Uuid};

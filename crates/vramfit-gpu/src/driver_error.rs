@@ -1,7 +1,7 @@
 //! Why the NVIDIA driver is not available, and what to do about it.
 
 use nvml_wrapper::error::NvmlError;
-use vramfit_core::{Error, ErrorKind};
+use vramfit_model::{Error, ErrorKind};
 
 /// Why the driver cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

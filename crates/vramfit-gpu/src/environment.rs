@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vramfit_base::meminfo::available_bytes;
-use vramfit_core::host::HostEnvironment;
+use vramfit_model::host::HostEnvironment;
 
 use crate::{cgroup, cgroup_memory};
 

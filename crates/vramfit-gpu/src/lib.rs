@@ -44,8 +44,8 @@ pub use pattern::Mismatch;
 pub use process::printable;
 pub use sampler::Sampler;
 
-use vramfit_core::Result;
-use vramfit_core::host::{Host, Process};
+use vramfit_model::Result;
+use vramfit_model::host::{Host, Process};
 
 /// Returns command, user and container of a process; `None` if it does not exist in this PID namespace.
 pub fn process(pid: u32) -> Option<Process> {

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use vramfit_core::host::Process;
+use vramfit_model::host::Process;
 
 use crate::{cgroup, user};
 

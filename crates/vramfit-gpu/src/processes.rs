@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlProcessInfo_t, nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE as TOO_SMALL,
     nvmlReturn_t,
 };
-use vramfit_core::host::{Process, ProcessKind};
+use vramfit_model::host::{Process, ProcessKind};
 
 use crate::nvml::{UnavailableReadings, is_unknown_function};
 use crate::process;

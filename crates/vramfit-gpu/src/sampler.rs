@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use nvml_wrapper::{Device, Nvml};
-use vramfit_core::host::{Host, HostGpu, Mig};
+use vramfit_model::host::{Host, HostGpu, Mig};
 
 use crate::device::{self, MigInstance};
 use crate::nvml::{self, UnavailableReadings, reason};

@@ -1,7 +1,7 @@
 //! GPU memory through the CUDA driver library, with a fake driver.
 
 use fake_driver::{Description, FakeDriver, memory, t4};
-use vramfit_core::host::{Host, HostGpu, Mig};
+use vramfit_model::host::{Host, HostGpu, Mig};
 use vramfit_gpu::{Driver, DriverUnavailable, MemoryInfo, Mismatch, Sampler};
 
 const GIB: u64 = 1 << 30;

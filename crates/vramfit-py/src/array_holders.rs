@@ -1,7 +1,7 @@
 //! The variables of a program that hold its arrays, as `_array_holders.py` finds them.
 
 use pyo3::prelude::*;
-use vramfit_core::trace::ArrayHolder;
+use vramfit_model::trace::ArrayHolder;
 
 /// The name of a variable, how many arrays it leads to, and their bytes.
 pub(crate) type Holder = (String, u64, u64);

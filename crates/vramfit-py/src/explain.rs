@@ -7,7 +7,7 @@ use crate::array_holders::{Holder, from_python};
 use pyo3::prelude::*;
 use vramfit_core::explain::{ExplainOptions, LogScanner, ProcessState, Verdict, explain};
 use vramfit_core::report::Report;
-use vramfit_core::settings::Version;
+use vramfit_model::settings::Version;
 use vramfit_gpu::{GpuOverrides, describe_other_use};
 
 /// Lines of the text, besides those about others.

@@ -11,9 +11,9 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use vramfit_core::lint::{self, LintInput};
-use vramfit_core::program::memory::Names;
-use vramfit_core::settings::{LateChange, ProcessStage};
-use vramfit_core::trace::{CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};
+use vramfit_model::program::memory::Names;
+use vramfit_model::settings::{LateChange, ProcessStage};
+use vramfit_model::trace::{CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
     CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, InputsByHost,
     ProgramDescription, ProgramInterface, ProgramSlice, ReadSite, ReadUse,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use vramfit_core::Result;
 use vramfit_core::analysis::{ReplayOverrides, RunSummary, compare, load_summary};
-use vramfit_core::gpu;
+use vramfit_model::gpu;
 use vramfit_core::report::Report;
-use vramfit_core::settings::Options;
-use vramfit_core::trace::Reader;
+use vramfit_model::settings::Options;
+use vramfit_model::trace::Reader;
 
 use crate::error::raise;
 

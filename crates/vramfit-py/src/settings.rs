@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
-use vramfit_core::settings::{self, Assignment, Options, ReadAt, Target, Version};
-use vramfit_core::{Bytes, Result, allocator};
+use vramfit_model::settings::{self, Assignment, Options, ReadAt, Target, Version};
+use vramfit_core::{Bytes, Result};
+use vramfit_model::allocator;
 use vramfit_gpu::GpuOverrides;
 
 use crate::error::raise;

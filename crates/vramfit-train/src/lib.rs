@@ -16,7 +16,7 @@ mod rules;
 mod run_record;
 mod template;
 #[cfg(test)]
-#[path = "../../vramfit-core/src/testing.rs"]
+#[path = "../../vramfit-model/src/testing.rs"]
 mod testing;
 #[cfg(test)]
 mod tests;

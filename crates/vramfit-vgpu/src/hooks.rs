@@ -5,8 +5,8 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
-use vramfit_core::program::memory::Names;
-use vramfit_core::trace::CallbackSkip;
+use vramfit_model::program::memory::Names;
+use vramfit_model::trace::CallbackSkip;
 
 /// A small program and how it is evaluated on JAX's CPU backend.
 #[derive(Debug)]

@@ -25,7 +25,7 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use vramfit_core::trace::{ArrayHolder, CpuProgram, Note, UncaughtError};
+use vramfit_model::trace::{ArrayHolder, CpuProgram, Note, UncaughtError};
 
 mod buffer;
 mod compile;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use vramfit_core::published;
+use vramfit_model::published;
 
 /// Returns when a process was started, in ticks since the machine was; `None` if it is gone.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vramfit_base::nearest::nearest;
-use vramfit_core::trace::ProcessExit;
+use vramfit_model::trace::ProcessExit;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::signals::{is_ignored, signal_name};

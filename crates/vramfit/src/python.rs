@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use vramfit_core::lint::Packages;
-use vramfit_core::settings::Version;
+use vramfit_model::settings::Version;
 
 use crate::child;
 use crate::python_child::PythonChild;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use vramfit_core::analysis::{RunSummary, load_process, load_summary_until};
-use vramfit_core::program::{ProgramMemory, ProgramTime};
-use vramfit_core::trace::{
+use vramfit_model::program::{ProgramMemory, ProgramTime};
+use vramfit_model::trace::{
     CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, RunEnvironment, TextId,
 };
 use vramfit_core::{ErrorKind, Result};

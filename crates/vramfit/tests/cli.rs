@@ -4,7 +4,7 @@
 //! After an intended change, `make golden` records the new output.
 
 use fake_driver::{Description, FakeDriver, memory, t4};
-use vramfit_core::host::{HostGpu, Process};
+use vramfit_model::host::{HostGpu, Process};
 
 /// Sixty columns more or less, or a color, must not depend on who runs the tests.
 fn cases() -> trycmd::TestCases {

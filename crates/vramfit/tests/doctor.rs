@@ -6,7 +6,7 @@ use std::process::Command;
 
 use fake_driver::{Description, FakeDriver, a100, memory};
 use serde_json::Value;
-use vramfit_core::host::{ComputeMode, Mig, Process, ProcessKind};
+use vramfit_model::host::{ComputeMode, Mig, Process, ProcessKind};
 
 const GIB: u64 = 1 << 30;
 

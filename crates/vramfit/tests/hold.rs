@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use fake_driver::{Description, FakeDriver, memory, t4};
 use rustix::process::{Pid, Signal, kill_process};
-use vramfit_core::host::Process;
+use vramfit_model::host::Process;
 
 const GIB: u64 = 1 << 30;
 

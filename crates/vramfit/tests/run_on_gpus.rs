@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
 use fake_driver::{FakeDriver, memory};
-use vramfit_core::gpu;
-use vramfit_core::host::{HostGpu, Mig, Process};
-use vramfit_core::settings::LIBRARIES_BYTES;
+use vramfit_model::gpu;
+use vramfit_model::host::{HostGpu, Mig, Process};
+use vramfit_model::settings::LIBRARIES_BYTES;
 
 const GIB: u64 = 1 << 30;
 const PAGE: u64 = 2 << 20;

@@ -64,8 +64,8 @@ impl Comparison {
 /// # Examples
 /// ```
 /// use vramfit_core::analysis::{ReplayOverrides, compare};
-/// use vramfit_core::gpu;
-/// use vramfit_core::trace::RequestList;
+/// use vramfit_model::gpu;
+/// use vramfit_model::trace::RequestList;
 ///
 /// // Two allocations, of 1 and 2 GiB, of which the first is freed.
 /// let mut requests = RequestList::new(&b"A 0 1073741824\nA 1 2147483648\nF 0\n"[..]);

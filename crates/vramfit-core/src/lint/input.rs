@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::gpu::Gpu;
-use crate::host::{GpuMemory, Host, HostGpu};
+use crate::host::Host;
 use crate::settings::{LateChange, Version};
 
 /// The environment of a program that starts or runs.
@@ -33,32 +32,4 @@ pub struct Packages {
     pub torch: Option<String>,
     /// Whether JAX has a CUDA plugin.
     pub cuda_plugin: bool,
-}
-
-impl Host {
-    /// Returns a host with `count` idle GPUs of that kind.
-    pub fn with_idle_gpus(gpu: &Gpu, count: u32) -> Host {
-        Host::with_virtual_gpus(&gpu.description, count, gpu.total_memory_bytes, 0)
-    }
-
-    /// Returns a host with `count` GPUs of which the driver reports this name and memory.
-    pub(crate) fn with_virtual_gpus(
-        name: &str,
-        count: u32,
-        total_bytes: u64,
-        used_bytes: u64,
-    ) -> Host {
-        let gpu = |index| HostGpu {
-            index,
-            name: name.to_owned(),
-            memory: Some(GpuMemory {
-                total_bytes,
-                reserved_bytes: Some(0),
-                used_bytes,
-                free_bytes: total_bytes.saturating_sub(used_bytes),
-            }),
-            ..HostGpu::default()
-        };
-        Host { gpus: (0..count).map(gpu).collect(), ..Host::default() }
-    }
 }

@@ -23,7 +23,6 @@ use std::collections::BTreeMap;
 
 pub use finding::{Change, Finding, Severity, apply};
 pub use input::{LintInput, Packages};
-pub use names::is_jax_related;
 pub use page::markdown;
 
 use context::LintContext;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::allocator::{
+use vramfit_model::allocator::{
     Allocator, Bfc, BfcOptions, PAGE_BYTES, PoolSpace, SimulatedDeviceMemory, Spatial,
     SpatialPolicy,
 };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use vramfit_core::explain::{ExplainOptions, Explanation, LogScanner, ProcessState, explain};
-use vramfit_core::gpu;
-use vramfit_core::published::{DeviceSample, StatsStatus};
-use vramfit_core::trace::ArrayHolder;
+use vramfit_model::gpu;
+use vramfit_model::published::{DeviceSample, StatsStatus};
+use vramfit_model::trace::ArrayHolder;
 
 const GIB: u64 = 1 << 30;
 

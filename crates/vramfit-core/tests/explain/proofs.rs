@@ -3,7 +3,7 @@
 use vramfit_core::explain::{
     CauseId, Confidence, ExplainOptions, Explanation, LogScanner, Remedy, explain,
 };
-use vramfit_core::gpu;
+use vramfit_model::gpu;
 
 const GIB: u64 = 1 << 30;
 

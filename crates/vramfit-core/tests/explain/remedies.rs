@@ -3,7 +3,7 @@
 use vramfit_core::explain::{
     CauseId, Confidence, ExplainOptions, Explanation, LogScanner, Remedy, explain,
 };
-use vramfit_core::gpu::{self, Gpu};
+use vramfit_model::gpu::{self, Gpu};
 
 use proptest::prelude::*;
 

@@ -1,9 +1,9 @@
 //! What holds for anything at all.
 
 use proptest::prelude::*;
-use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig, Process};
+use vramfit_model::host::{GpuMemory, Host, HostGpu, Mig, Process};
 use vramfit_core::lint::{LintInput, Packages, Severity, apply, autofix, lint};
-use vramfit_core::settings::{self, LateChange, ProcessStage, Version};
+use vramfit_model::settings::{self, LateChange, ProcessStage, Version};
 
 use super::*;
 

@@ -9,9 +9,9 @@ mod wild;
 
 use std::collections::BTreeMap;
 
-use vramfit_core::host::{GpuMemory, Host, HostGpu};
+use vramfit_model::host::{GpuMemory, Host, HostGpu};
 use vramfit_core::lint::{Finding, LintInput, autofix, lint};
-use vramfit_core::settings::Version;
+use vramfit_model::settings::Version;
 
 pub(crate) const GIB: u64 = 1 << 30;
 pub(crate) const NEW: &str = "XLA_CLIENT_MEM_FRACTION";

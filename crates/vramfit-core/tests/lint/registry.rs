@@ -6,7 +6,7 @@ use vramfit_core::lint::{markdown, rules};
 
 use super::*;
 
-#[path = "../../src/testing.rs"]
+#[path = "../../../vramfit-model/src/testing.rs"]
 mod testing;
 
 #[test]

@@ -1,8 +1,8 @@
 //! The other rules, one by one.
 
-use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Process, ProcessKind};
+use vramfit_model::host::{ComputeMode, GpuMemory, HostGpu, Process, ProcessKind};
 use vramfit_core::lint::{LintInput, Packages, autofix, lint};
-use vramfit_core::settings::{Options, Target, Version, resolve};
+use vramfit_model::settings::{Options, Target, Version, resolve};
 
 use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use vramfit_core::host::{HostGpu, Mig, Process};
+use vramfit_model::host::{HostGpu, Mig, Process};
 use vramfit_core::lint::{LintInput, Severity, autofix};
-use vramfit_core::settings::{LateChange, ProcessStage, Version};
+use vramfit_model::settings::{LateChange, ProcessStage, Version};
 
 use super::*;
 

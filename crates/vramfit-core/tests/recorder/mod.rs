@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use vramfit_core::allocator::{
+use vramfit_model::allocator::{
     Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, Stats, build,
 };
 use vramfit_core::analysis::{RunSummary, summarize};
-use vramfit_core::gpu::{Certainty, Gpu, GpuSelection};
-use vramfit_core::program::ProgramSizes;
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
+use vramfit_model::gpu::{Certainty, Gpu, GpuSelection};
+use vramfit_model::program::ProgramSizes;
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
 use vramfit_core::{Error, ErrorKind};
 
 pub(crate) const MIB: u64 = 1 << 20;

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use vramfit_core::analysis::summarize;
 use vramfit_core::report::{Content, Node, Report, Section, Series, Timeline, Tree};
-use vramfit_core::trace::{Purpose, Reader};
+use vramfit_model::trace::{Purpose, Reader};
 
 use crate::recorder::{MIB, Recorder, header};
 use crate::samples::{HOSTILE, hostile, nothing, sample};

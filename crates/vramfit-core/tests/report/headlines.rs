@@ -7,11 +7,11 @@ use vramfit_core::analysis::{
     PeakGrowth, ReplicatedArrays, RunSummary, ScratchNeedSummary, ScratchShortage, ScratchSummary,
     StepSearch, StepStop,
 };
-use vramfit_core::program::{EstimateSource, ProgramSizes, ScratchPhase};
+use vramfit_model::program::{EstimateSource, ProgramSizes, ScratchPhase};
 use vramfit_core::replay::TotalRangeSummary;
 use vramfit_core::report::Report;
-use vramfit_core::run_config::StepLimit;
-use vramfit_core::trace::{
+use vramfit_model::run_config::StepLimit;
+use vramfit_model::trace::{
     CpuProgram, Event, Header, OtherProcess, ProcessExit, Purpose, UncaughtError,
 };
 

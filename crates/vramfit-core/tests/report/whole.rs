@@ -3,11 +3,11 @@
 //! `TRYCMD=overwrite cargo test -p vramfit-core --test main report` accepts new texts; look at the difference then.
 
 use serde_json::{Value, json};
-use vramfit_core::program::ProgramSizes;
-use vramfit_core::program::cost::{OperationTime, ProgramTime};
+use vramfit_model::program::ProgramSizes;
+use vramfit_model::program::cost::{OperationTime, ProgramTime};
 use vramfit_core::report::{self, Content, Outcome};
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{Event, Header, Note, Purpose, TextId};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::trace::{Event, Header, Note, Purpose, TextId};
 
 use crate::recorder::{MIB, Recorder, header, summarize_trace, toy_gpus, two_regions};
 

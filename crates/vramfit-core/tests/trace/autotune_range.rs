@@ -1,10 +1,10 @@
 //! The run once more with other temporaries comes to what a run with those temporaries comes to.
 
 use vramfit_core::analysis::AutotuneRange;
-use vramfit_core::program::ProgramSizes;
+use vramfit_model::program::ProgramSizes;
 use vramfit_core::report;
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{Event, Header, Purpose};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::trace::{Event, Header, Purpose};
 
 use crate::recorder::{MIB, Recorder, header, summarize_run};
 

@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::{AllocatorKind, PoolSpace};
+use vramfit_model::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{Comparison, ReplayOverrides, compare};
-use vramfit_core::gpu;
-use vramfit_core::program::ProgramSizes;
+use vramfit_model::gpu;
+use vramfit_model::program::ProgramSizes;
 use vramfit_core::report::{Outcome, Report};
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::settings::{FractionPolicy, Options};
-use vramfit_core::trace::{Event, Header, Purpose, Reader, RequestList};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::settings::{FractionPolicy, Options};
+use vramfit_model::trace::{Event, Header, Purpose, Reader, RequestList};
 
 use crate::recorded;
 use crate::recorder::{

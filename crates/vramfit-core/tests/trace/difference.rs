@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use vramfit_core::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
 use vramfit_core::diff::{EntryDelta, TotalKind, diff_runs};
-use vramfit_core::program::memory::Owner;
-use vramfit_core::trace::{Header, Purpose};
+use vramfit_model::program::memory::Owner;
+use vramfit_model::trace::{Header, Purpose};
 
 use crate::recorder::{self, MIB, Recorder, header};
 

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::PoolSpace;
-use vramfit_core::program::{
+use vramfit_model::allocator::PoolSpace;
+use vramfit_model::program::{
     EstimateSource, ProgramMemory, ProgramSizes, ProgramTime, ScratchPhase,
 };
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::settings::{LateChange, ProcessStage};
-use vramfit_core::trace::{
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::settings::{LateChange, ProcessStage};
+use vramfit_model::trace::{
     CallbackSkip, Event, Footer, Header, Purpose, Reader, RunEnvironment, TextId, Writer,
 };
 

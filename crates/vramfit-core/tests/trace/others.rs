@@ -3,8 +3,8 @@
 use vramfit_core::analysis::{Condition, ReplayOverrides, RunSummary, compare, summarize};
 use vramfit_core::replay::is_met_alone;
 use vramfit_core::report::Report;
-use vramfit_core::run_config::{RunConfig, Sharing};
-use vramfit_core::trace::{Header, Note, OtherProcess, Purpose, Reader, UncaughtError};
+use vramfit_model::run_config::{RunConfig, Sharing};
+use vramfit_model::trace::{Header, Note, OtherProcess, Purpose, Reader, UncaughtError};
 
 use crate::recorder::{MIB, Recorder, header, toy_gpus};
 

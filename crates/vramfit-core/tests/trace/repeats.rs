@@ -1,10 +1,10 @@
 //! Repeats in a trace: each event counts as if it were written out, and hostile counts are refused.
 
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::PoolSpace;
+use vramfit_model::allocator::PoolSpace;
 use vramfit_core::analysis::{RunSummary, summarize, summarize_until};
-use vramfit_core::program::ProgramSizes;
-use vramfit_core::trace::{CallbackSkip, Event, Purpose, Reader};
+use vramfit_model::program::ProgramSizes;
+use vramfit_model::trace::{CallbackSkip, Event, Purpose, Reader};
 
 use crate::recorder::{MIB, Recorder, header, program_event, refusal, upload_event};
 

@@ -2,9 +2,9 @@
 //! moments when the routines would ask. All figures are counted by hand for a pool of 768 MiB.
 
 use vramfit_core::analysis::{Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary};
-use vramfit_core::program::{EstimateSource, ProgramSizes, ScratchPhase};
+use vramfit_model::program::{EstimateSource, ProgramSizes, ScratchPhase};
 use vramfit_core::report;
-use vramfit_core::trace::{Event, Header, Purpose};
+use vramfit_model::trace::{Event, Header, Purpose};
 
 use crate::recorder::{MIB, Recorder, header, summarize_run};
 

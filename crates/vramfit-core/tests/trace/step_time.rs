@@ -1,8 +1,8 @@
 //! How long a step takes: the programs between two executions of the step.
 
 use vramfit_core::analysis::summarize;
-use vramfit_core::program::{ProgramSizes, ProgramTime};
-use vramfit_core::trace::{Note, Reader};
+use vramfit_model::program::{ProgramSizes, ProgramTime};
+use vramfit_model::trace::{Note, Reader};
 
 use crate::recorder::{MIB, Recorder, header};
 

@@ -2,13 +2,13 @@
 //! the run had; and a summary is refused when they differ.
 
 use proptest::prelude::*;
-use vramfit_core::allocator::PoolSpace;
+use vramfit_model::allocator::PoolSpace;
 use vramfit_core::analysis::summarize;
-use vramfit_core::program::ProgramSizes;
+use vramfit_model::program::ProgramSizes;
 use vramfit_core::replay::PoolState;
 use vramfit_core::report::Report;
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{CallbackSkip, Event, Header, ProcessExit, Purpose, Reader, TextId};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::trace::{CallbackSkip, Event, Header, ProcessExit, Purpose, Reader, TextId};
 
 use crate::recorder::{
     self, MIB, Recorder, header, program_event, refusal, summarize_run, summarize_trace, toy_gpus,
@@ -459,7 +459,7 @@ fn an_allocator_that_would_abort_is_no_fit() {
 
 #[test]
 fn any_closing_figure_that_differs_refuses_the_summary() {
-    type Change = fn(&mut vramfit_core::trace::Footer);
+    type Change = fn(&mut vramfit_model::trace::Footer);
     let changes: [(Change, &str); 6] = [
         (|f| f.bytes_in_use[0] += 1, "bytes in use of device 0"),
         (|f| f.peak_bytes_in_use[0] -= 256, "peak bytes in use of device 0"),
@@ -548,7 +548,7 @@ fn headers_that_describe_no_machine_are_refused() {
         },
     ] {
         let file = recorder::File::default();
-        drop(vramfit_core::trace::Writer::new(file.clone(), &header).unwrap());
+        drop(vramfit_model::trace::Writer::new(file.clone(), &header).unwrap());
         refusal(&file.bytes());
     }
 }

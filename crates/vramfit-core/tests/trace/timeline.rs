@@ -1,13 +1,13 @@
 //! The timeline of a run: figures that one can count by hand, and what must add up.
 
 use proptest::prelude::*;
-use vramfit_core::allocator::PoolSpace;
+use vramfit_model::allocator::PoolSpace;
 use vramfit_core::analysis::{ArraySummary, DeviceSummary, LayoutSummary, summarize_until};
-use vramfit_core::program::ProgramSizes;
+use vramfit_model::program::ProgramSizes;
 use vramfit_core::replay::PoolState;
 use vramfit_core::report;
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{Event, Header, Purpose, Reader, TextId};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::trace::{Event, Header, Purpose, Reader, TextId};
 
 use crate::recorder::{Block, MIB, Recorder, header, summarize_run, summarize_trace, toy_gpus};
 

@@ -3,8 +3,8 @@
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use vramfit_core::program::Shape;
-use vramfit_core::trace::Purpose;
+use vramfit_model::program::Shape;
+use vramfit_model::trace::Purpose;
 
 use crate::buffer::device_buffer::{Buffer, Storage};
 use crate::buffer::host_data::HostData;

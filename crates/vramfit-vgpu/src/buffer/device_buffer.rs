@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use vramfit_core::program::Shape;
+use vramfit_model::program::Shape;
 
 use crate::buffer::host_reads::{self, read_value};
 use crate::buffer::origin::Origin;

@@ -1,6 +1,6 @@
 //! The values that unknown arrays read as.
 
-use vramfit_core::run_config::Fill;
+use vramfit_model::run_config::Fill;
 
 /// Writes the values that an unknown array of an element type reads as.
 pub(crate) fn write_fill(fill: Fill, element: &str, bytes: &mut [u8]) {

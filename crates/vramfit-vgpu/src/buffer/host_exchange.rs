@@ -3,7 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use vramfit_core::program::Shape;
+use vramfit_model::program::Shape;
 
 use crate::buffer::host_data::HostData;
 use crate::buffer::value::{MAX_TINY_BYTES, Value};

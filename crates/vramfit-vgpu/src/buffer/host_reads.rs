@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vramfit_core::program::Shape;
-use vramfit_core::trace::Event as LogEvent;
+use vramfit_model::program::Shape;
+use vramfit_model::trace::Event as LogEvent;
 
 use crate::buffer::device_buffer::Storage;
 use crate::buffer::fill;

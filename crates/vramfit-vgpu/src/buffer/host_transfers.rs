@@ -3,8 +3,8 @@
 use std::ptr;
 use std::sync::Arc;
 
-use vramfit_core::program::{ElementType, MemorySpace, Shape};
-use vramfit_core::trace::Purpose;
+use vramfit_model::program::{ElementType, MemorySpace, Shape};
+use vramfit_model::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::host_data::HostData;

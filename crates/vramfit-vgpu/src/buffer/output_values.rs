@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use vramfit_core::run_config::Fill;
-use vramfit_core::trace::Event;
+use vramfit_model::run_config::Fill;
+use vramfit_model::trace::Event;
 
 use crate::buffer::host_exchange;
 use crate::buffer::value::{EvalResult, LazyCall, MAX_DEPTH, MAX_TINY_BYTES, Value};

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use vramfit_core::program::Shape;
+use vramfit_model::program::Shape;
 
 use crate::pjrt::abi::buffer::BufferMemoryLayout;
 use crate::pjrt::pointers;

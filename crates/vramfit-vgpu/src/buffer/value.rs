@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use vramfit_core::program::{Program, Shape};
+use vramfit_model::program::{Program, Shape};
 
 use crate::buffer::fill;
 use crate::buffer::host_data::{ComputedArray, HostData};

@@ -1,6 +1,6 @@
 //! What is found out about a compiled program from its optimized module: where its memory goes, and how long it takes.
 
-use vramfit_core::program::{OptimizedModule, Program, ProgramMemory, ProgramTime};
+use vramfit_model::program::{OptimizedModule, Program, ProgramMemory, ProgramTime};
 
 use crate::device::machine;
 use crate::hooks;

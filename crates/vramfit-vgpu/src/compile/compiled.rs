@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use vramfit_core::allocator::PoolSpace;
-use vramfit_core::program::{
+use vramfit_model::allocator::PoolSpace;
+use vramfit_model::program::{
     BufferClass, MemorySpace, Program, ProgramSizes, ProgramTime, ScratchPhase, Shape,
 };
-use vramfit_core::trace::Purpose;
+use vramfit_model::trace::Purpose;
 
 use crate::buffer::value;
 use crate::compile::host_program::{self, HostProgram, Slice};

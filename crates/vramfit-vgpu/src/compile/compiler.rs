@@ -14,11 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vramfit_core::program::{
+use vramfit_model::program::{
     Program, ProgramMemory, ProgramSizes, options::flag, options::with_flags,
     options::with_sorted_maps, proto::OptionValue,
 };
-use vramfit_core::trace::CompilerWarning;
+use vramfit_model::trace::CompilerWarning;
 
 use crate::compile::analysis::{ProgramAnalysis, rename_sites};
 use crate::compile::compilation_cache::{CacheEntry, CompilerOutput};

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use vramfit_core::program::proto::OptionValue;
+use vramfit_model::program::proto::OptionValue;
 
 use crate::compile::user_flags::{ENABLED_DUMPS, ENABLES_DUMPS, UserFlags};
 

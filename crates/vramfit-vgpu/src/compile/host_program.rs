@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use vramfit_core::program::{Program, Shape};
+use vramfit_model::program::{Program, Shape};
 
 use crate::buffer::value;
 use crate::hooks::{self, Evaluation, Hooks, HostInput, ProgramDescription};

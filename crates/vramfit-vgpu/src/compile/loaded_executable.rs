@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use vramfit_core::program::ProgramSizes;
-use vramfit_core::trace::{Event as LogEvent, Note, PartitionedProgram};
+use vramfit_model::program::ProgramSizes;
+use vramfit_model::trace::{Event as LogEvent, Note, PartitionedProgram};
 
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::compiler::{self, ProgramSource};

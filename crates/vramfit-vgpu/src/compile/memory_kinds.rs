@@ -8,8 +8,8 @@
 
 use std::borrow::Cow;
 
-use vramfit_core::program::options::with_memory_spaces;
-use vramfit_core::program::{ElementType, MemorySpace, Shape};
+use vramfit_model::program::options::with_memory_spaces;
+use vramfit_model::program::{ElementType, MemorySpace, Shape};
 
 use crate::hooks::{self, DeclaredValue};
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use vramfit_core::program::{Program, ProgramTime};
+use vramfit_model::program::{Program, ProgramTime};
 
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::stderr_capture::Warning;

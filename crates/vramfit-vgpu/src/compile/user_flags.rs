@@ -3,9 +3,9 @@
 
 use std::sync::OnceLock;
 
-use vramfit_core::program::options;
-use vramfit_core::program::proto::OptionValue;
-use vramfit_core::settings::XlaFlags;
+use vramfit_model::program::options;
+use vramfit_model::program::proto::OptionValue;
+use vramfit_model::settings::XlaFlags;
 
 /// What the name of each flag of XLA's dump begins with.
 const DUMP_PREFIX: &str = "xla_dump_";

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 
-use vramfit_core::allocator::{AllocatorKind, PoolOptions};
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
-use vramfit_core::trace::Header;
+use vramfit_model::allocator::{AllocatorKind, PoolOptions};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::settings::{ClientOptions, PluginSettings, Value, Version};
+use vramfit_model::trace::Header;
 
 use crate::device::client_options::{named_value, read_run_config, visible_gpus};
 use crate::device::machine::{self, Machine};

@@ -1,7 +1,7 @@
 //! What decides which GPUs a client has: the configuration of the dry run, and the options of the C API.
 
-use vramfit_core::run_config::{RUN_CONFIG_VARIABLE, RunConfig};
-use vramfit_core::settings::Value;
+use vramfit_model::run_config::{RUN_CONFIG_VARIABLE, RunConfig};
+use vramfit_model::settings::Value;
 
 use crate::device::sharing;
 use crate::pjrt::abi::client::NamedValue;

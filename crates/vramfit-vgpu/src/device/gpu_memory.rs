@@ -1,9 +1,9 @@
 //! The memory of a GPU as the driver allocates it: private to this process, or shared with others on this
 //! machine, so that they run out of memory as on a real GPU.
 
-use vramfit_core::allocator::{DeviceMemory, PoolOptions, SimulatedDeviceMemory};
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{Header, Note};
+use vramfit_model::allocator::{DeviceMemory, PoolOptions, SimulatedDeviceMemory};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::trace::{Header, Note};
 
 use super::shared_gpu::{SharedGpu, SharedGpuState};
 use super::sharing;

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use vramfit_core::allocator::{
+use vramfit_model::allocator::{
     self, Allocator, DeviceMemory, PAGE_BYTES, PoolOptions, Region, SimulatedDeviceMemory,
 };
-use vramfit_core::gpu::Gpu;
-use vramfit_core::trace::{Header, Writer};
+use vramfit_model::gpu::Gpu;
+use vramfit_model::trace::{Header, Writer};
 
 use crate::compile::user_flags;
 use crate::device::gpu_memory::{self, GpuMemoryError};

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
 
-use vramfit_core::program::MemorySpace;
+use vramfit_model::program::MemorySpace;
 
 use crate::device::virtual_device::Device;
 use crate::lock;

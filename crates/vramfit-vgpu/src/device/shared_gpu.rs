@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::sync::{Arc, Mutex};
 
-use vramfit_core::allocator::{DeviceMemory, PAGE_BYTES, Region, SimulatedDeviceMemory};
-use vramfit_core::shared_gpus::{Holding, SharedGpuUsage};
-use vramfit_core::trace::{Note, OtherProcess};
+use vramfit_model::allocator::{DeviceMemory, PAGE_BYTES, Region, SimulatedDeviceMemory};
+use vramfit_model::shared_gpus::{Holding, SharedGpuUsage};
+use vramfit_model::trace::{Note, OtherProcess};
 
 use super::usage_file::{LockedUsageFile, usage_file_error};
 use crate::lock;

@@ -4,8 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::run_config::{RunConfig, Sharing};
-use vramfit_core::shared_gpus::{self, SharedGpuUsage};
+use vramfit_model::run_config::{RunConfig, Sharing};
+use vramfit_model::shared_gpus::{self, SharedGpuUsage};
 
 use super::usage_file::{LockedUsageFile, usage_file_error};
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};

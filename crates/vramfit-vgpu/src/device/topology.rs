@@ -2,8 +2,8 @@
 
 use std::ptr;
 
-use vramfit_core::gpu::target_config_text;
-use vramfit_core::trace::Header;
+use vramfit_model::gpu::target_config_text;
+use vramfit_model::trace::Header;
 
 use crate::device::client_options::{named_value, read_run_config, visible_gpus};
 use crate::pjrt::abi::TopologyDescription;

@@ -1,12 +1,12 @@
 //! The file that says how much of shared GPUs each process uses: a small text under an advisory lock;
-//! [`vramfit_core::shared_gpus`] has its format. Lines of processes that have ended are dropped when it
+//! [`vramfit_model::shared_gpus`] has its format. Lines of processes that have ended are dropped when it
 //! matters, so the memory of a killed process is free again.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 
-use vramfit_core::shared_gpus::{Holding, SharedGpuUsage};
+use vramfit_model::shared_gpus::{Holding, SharedGpuUsage};
 
 use crate::pjrt::status::{Status, StatusCode};
 use crate::process::start_ticks;

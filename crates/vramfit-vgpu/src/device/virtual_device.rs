@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{LazyLock, Mutex, OnceLock};
 
-use vramfit_core::gpu::Gpu;
+use vramfit_model::gpu::Gpu;
 
 use crate::device::machine;
 use crate::device::memory::{Memory, MemoryKind};

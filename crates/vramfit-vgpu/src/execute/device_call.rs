@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use vramfit_core::program::{BufferClass, Program, ScratchNeed};
-use vramfit_core::trace::Purpose;
+use vramfit_model::program::{BufferClass, Program, ScratchNeed};
+use vramfit_model::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::origin::Origin;

@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-use vramfit_core::trace::{Event as LogEvent, TextId};
+use vramfit_model::trace::{Event as LogEvent, TextId};
 
 use crate::buffer::output_values;
 use crate::compile::loaded_executable::{self, LoadedExecutable};

@@ -1,6 +1,6 @@
 //! What the step detector knows of one program: its calls, and which of its arguments it returned before.
 
-use vramfit_core::run_config::{STEADY_CALLS, StepLimit};
+use vramfit_model::run_config::{STEADY_CALLS, StepLimit};
 
 use crate::buffer::origin::Origin;
 

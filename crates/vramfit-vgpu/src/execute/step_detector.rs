@@ -26,8 +26,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
-use vramfit_core::run_config::StepLimit;
-use vramfit_core::trace::{Note, is_program_named};
+use vramfit_model::run_config::StepLimit;
+use vramfit_model::trace::{Note, is_program_named};
 
 use super::program_history::{Execution, ProgramHistory};
 use crate::hooks;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
-use vramfit_core::program::{ElementType, Shape};
+use vramfit_model::program::{ElementType, Shape};
 
 use crate::buffer::device_buffer;
 use crate::compile::executable;

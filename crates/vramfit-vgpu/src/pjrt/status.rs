@@ -80,11 +80,11 @@ impl fmt::Display for Status {
     }
 }
 
-impl From<vramfit_core::Error> for Status {
-    fn from(error: vramfit_core::Error) -> Self {
+impl From<vramfit_model::Error> for Status {
+    fn from(error: vramfit_model::Error) -> Self {
         let code = match error.kind() {
-            vramfit_core::ErrorKind::InvalidArgument => StatusCode::InvalidArgument,
-            vramfit_core::ErrorKind::UnknownGpu => StatusCode::NotFound,
+            vramfit_model::ErrorKind::InvalidArgument => StatusCode::InvalidArgument,
+            vramfit_model::ErrorKind::UnknownGpu => StatusCode::NotFound,
             _ => StatusCode::Internal,
         };
         Status::new(code, format!("vramfit: {error}"))

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::{ptr, slice};
 
-use vramfit_core::settings::{FractionPolicy, Value};
+use vramfit_model::settings::{FractionPolicy, Value};
 
 use super::config::PublishConfig;
 use super::{VirtualGpu, start, stop};
@@ -23,7 +23,7 @@ const DESTROY: &str = "PJRT_Client_Destroy";
 /// The settings of a client, as far as they are published.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientInfo {
-    pub(super) settings: vramfit_core::published::ClientSettings,
+    pub(super) settings: vramfit_model::published::ClientSettings,
     pub(super) virtual_gpu: Option<&'static VirtualGpu>,
 }
 
@@ -136,8 +136,8 @@ unsafe extern "C" fn stop_and_destroy(args: *mut c_void) -> *mut Error {
 }
 
 /// Reads the options to show. The client validates them.
-unsafe fn read_settings(args: &ClientCreateArgs) -> vramfit_core::published::ClientSettings {
-    let mut client_info = vramfit_core::published::ClientSettings {
+unsafe fn read_settings(args: &ClientCreateArgs) -> vramfit_model::published::ClientSettings {
+    let mut client_info = vramfit_model::published::ClientSettings {
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
         ..Default::default()
     };

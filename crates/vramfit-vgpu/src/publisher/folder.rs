@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::published::{self, FILE_SUFFIX};
+use vramfit_model::published::{self, FILE_SUFFIX};
 
 use crate::process::start_ticks;
 

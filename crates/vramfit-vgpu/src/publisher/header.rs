@@ -1,6 +1,6 @@
 //! The header of a statistics file: this process, its client's settings, its devices.
 
-use vramfit_core::published::{PublishedDevice, StatsHeader};
+use vramfit_model::published::{PublishedDevice, StatsHeader};
 
 use super::api_wrapper::ClientInfo;
 use super::config::PublishConfig;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
-use vramfit_core::published::DeviceSample;
+use vramfit_model::published::DeviceSample;
 
 use crate::lock;
 use crate::pjrt::abi;

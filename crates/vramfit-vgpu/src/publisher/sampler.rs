@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use vramfit_core::published::{DeviceSample, LiveStats, StatsStatus};
+use vramfit_model::published::{DeviceSample, LiveStats, StatsStatus};
 
 use super::api_wrapper::ClientInfo;
 use super::config::PublishConfig;

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use vramfit_core::published::{Layout, LiveStats, StatsHeader};
+use vramfit_model::published::{Layout, LiveStats, StatsHeader};
 
 /// A statistics file that this process writes; it is removed on drop.
 pub(super) struct StatsFile {
@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::AtomicBool;
 
-    use vramfit_core::published::{DeviceSample, PublishedDevice, StatsStatus};
+    use vramfit_model::published::{DeviceSample, PublishedDevice, StatsStatus};
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 
 use rustc_hash::FxHashMap;
-use vramfit_core::program::memory::{is_library, is_notebook_cell};
-use vramfit_core::trace::TextId;
+use vramfit_model::program::memory::{is_library, is_notebook_cell};
+use vramfit_model::trace::TextId;
 
 use crate::hooks;
 

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use vramfit_core::allocator::{LogRecord, Severity};
+use vramfit_model::allocator::{LogRecord, Severity};
 
 /// Prints one line with the prefix `vramfit:`. Errors are ignored: standard error may be closed.
 pub(crate) fn print_line(text: &str) {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use vramfit_core::ErrorKind;
-use vramfit_core::allocator::{AllocError, PoolSpace, Region, Stats};
-use vramfit_core::trace::{Event, Footer, MIN_UNREAD_BYTES, Note, Purpose, TextId, Writer};
+use vramfit_model::ErrorKind;
+use vramfit_model::allocator::{AllocError, PoolSpace, Region, Stats};
+use vramfit_model::trace::{Event, Footer, MIN_UNREAD_BYTES, Note, Purpose, TextId, Writer};
 
 use crate::device::machine::{DevicePool, Machine, MachineState, is_forked};
 use crate::device::shared_gpu::SharedGpu;

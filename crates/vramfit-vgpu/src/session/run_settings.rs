@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use vramfit_core::trace::RunEnvironment;
+use vramfit_model::trace::RunEnvironment;
 
 use crate::device::machine;
 use crate::lock;

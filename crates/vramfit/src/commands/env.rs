@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use vramfit_core::env::{self, Format, GeneratedFile, Launch, Variable};
-use vramfit_core::gpu::GpuSelection;
+use vramfit_model::gpu::GpuSelection;
 use vramfit_core::lint::{LintInput, lint};
 use vramfit_core::report::render_findings;
-use vramfit_core::settings::{NAME_GPU_HINT, Target, Version, resolve};
+use vramfit_model::settings::{NAME_GPU_HINT, Target, Version, resolve};
 use vramfit_core::{Error, Result};
 
 use super::dryrun::host_count_parser;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 use serde_json::json;
-use vramfit_core::gpu::{self, Certainty, Gpu, Platform};
+use vramfit_model::gpu::{self, Certainty, Gpu, Platform};
 use vramfit_core::{Bytes, Error, Result};
 
 use super::results::JsonFileArgs;

@@ -5,9 +5,9 @@
 
 use std::num::ParseFloatError;
 
-use vramfit_core::allocator::AllocatorKind;
-use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::{Options, SPILLED_PART};
+use vramfit_model::allocator::AllocatorKind;
+use vramfit_model::gpu::GpuSelection;
+use vramfit_model::settings::{Options, SPILLED_PART};
 use vramfit_core::{Bytes, Error, Result};
 use vramfit_gpu::GpuOverrides;
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis;
 use vramfit_core::analysis::ReplayOverrides;
-use vramfit_core::gpu;
+use vramfit_model::gpu;
 use vramfit_core::report::{Extent, Report};
-use vramfit_core::settings::{self, FractionPolicy};
-use vramfit_core::trace::{EventSource, Reader, RequestList};
+use vramfit_model::settings::{self, FractionPolicy};
+use vramfit_model::trace::{EventSource, Reader, RequestList};
 use vramfit_core::{Bytes, Error, Result};
 
 use super::policy::{PoolArgs, check_occupied};

@@ -38,7 +38,7 @@ use crate::trace::{
 /// # Examples
 /// ```
 /// use vramfit_core::analysis::summarize;
-/// use vramfit_core::trace::{Header, Reader, Writer};
+/// use vramfit_model::trace::{Header, Reader, Writer};
 ///
 /// let path = std::env::temp_dir().join(format!("example-{}.trace", std::process::id()));
 /// let header = Header {

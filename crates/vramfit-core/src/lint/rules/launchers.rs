@@ -2,8 +2,8 @@
 
 use super::super::context::LintContext;
 use super::super::finding::{Change, RawFinding};
-use super::super::names;
 use super::super::{Rule, Severity};
+use crate::settings::is_jax_related;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -32,7 +32,7 @@ fn prefix(context: &LintContext<'_>) -> Vec<RawFinding> {
     let mut all = Vec::new();
     for (name, value) in environment {
         let bare = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
-        let Some(bare) = bare.filter(|bare| names::is_jax_related(bare)) else {
+        let Some(bare) = bare.filter(|bare| is_jax_related(bare)) else {
             continue;
         };
         let here = context.var(bare);
@@ -71,7 +71,7 @@ fn srun(context: &LintContext<'_>) -> Option<RawFinding> {
         .keys()
         .map(String::as_str)
         // SLURM sets the list of GPUs for each step.
-        .filter(|variable| names::is_jax_related(variable) && !variable.starts_with("CUDA_"))
+        .filter(|variable| is_jax_related(variable) && !variable.starts_with("CUDA_"))
         .filter(|variable| !passed_on.contains(variable))
         .collect();
     let [first, rest @ ..] = &dropped[..] else {

@@ -9,7 +9,7 @@ use super::super::{Rule, Severity};
 use crate::Bytes;
 use crate::allocator::AllocatorKind;
 use crate::nearest;
-use crate::settings::{
+use crate::settings::{is_jax_related, 
     self, GPU_REQUIRED, GpuBudgets, Options, PLATFORM_NAME, PLATFORMS, Reader, Target, allows_gpu,
     prefers_gpu,
 };
@@ -96,7 +96,7 @@ fn unknown_names<'a>(context: &LintContext<'a>) -> impl Iterator<Item = (&'a str
     environment
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()))
-        .filter(|(name, _)| names::is_jax_related(name) && !names::is_known(name))
+        .filter(|(name, _)| is_jax_related(name) && !names::is_known(name))
 }
 
 fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {

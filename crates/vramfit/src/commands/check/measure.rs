@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::analysis::Condition;
 use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
-use vramfit_core::gpu::GpuSelection;
-use vramfit_core::run_config::{RunConfig, StepLimit};
-use vramfit_core::settings::Options;
+use vramfit_model::gpu::GpuSelection;
+use vramfit_model::run_config::{RunConfig, StepLimit};
+use vramfit_model::settings::Options;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::environment::{cleared_variables, program_variables};

@@ -6,7 +6,7 @@ use vramfit_core::analysis::Condition;
 use vramfit_core::check::{
     Entry, Figures, Lock, LockLine, Outcome, Row, WholeRun, determine_outcome,
 };
-use vramfit_core::gpu::GpuSelection;
+use vramfit_model::gpu::GpuSelection;
 use vramfit_core::{Bytes, Error, Result};
 
 use crate::commands::dryrun::MeasuredRun;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
-use vramfit_core::gpu::GpuSelection;
+use vramfit_model::gpu::GpuSelection;
 use vramfit_core::report::{assumed_clause, describe_phases, excluded_clauses};
-use vramfit_core::run_config::STEADY_CALLS;
+use vramfit_model::run_config::STEADY_CALLS;
 use vramfit_core::{Bytes, Result};
 
 use super::config_file::ConfigFile;

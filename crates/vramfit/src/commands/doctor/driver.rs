@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use vramfit_core::doctor::Driver;
-use vramfit_core::host::Host;
+use vramfit_model::host::Host;
 use vramfit_core::{Error, ErrorKind};
 use vramfit_gpu::{DriverUnavailable, Sampler};
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::Result;
 use vramfit_core::doctor::{Driver, Inventory, SystemInfo, VirtualGpu};
-use vramfit_core::host::Host;
-use vramfit_core::run_config::RunConfig;
+use vramfit_model::host::Host;
+use vramfit_model::run_config::RunConfig;
 use vramfit_gpu::GpuOverrides;
 
 use super::{Args, Required, driver, probe, query_python};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use vramfit_core::doctor::{Inventory, MissingReason};
-use vramfit_core::gpu;
+use vramfit_model::gpu;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::commands::dryrun::check_compiler;

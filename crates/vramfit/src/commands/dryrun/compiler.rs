@@ -3,7 +3,7 @@
 //! Where something is missing, JAX usually falls back to the CPU, or fails with an error that does not
 //! name the package. Each error here names the one thing to install.
 
-use vramfit_core::gpu::Gpu;
+use vramfit_model::gpu::Gpu;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::python::{Installed, Interpreter, MIN_PYTHON};
@@ -98,7 +98,7 @@ fn cuda_tools(cuda: u32) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::gpu;
+    use vramfit_model::gpu;
 
     use super::*;
     use crate::python::CudaPlugin;

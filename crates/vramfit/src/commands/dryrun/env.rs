@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use vramfit_core::run_config::RUN_CONFIG_VARIABLE;
-use vramfit_core::settings::{PLATFORMS, ResolvedSettings, allows_gpu};
+use vramfit_model::run_config::RUN_CONFIG_VARIABLE;
+use vramfit_model::settings::{PLATFORMS, ResolvedSettings, allows_gpu};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::launcher_variables;
@@ -149,8 +149,8 @@ pub(super) fn check_platforms(variable: impl Fn(&str) -> Option<OsString>) -> Re
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::run_config::RunConfig;
-    use vramfit_core::settings::Assignment;
+    use vramfit_model::run_config::RunConfig;
+    use vramfit_model::settings::Assignment;
 
     use super::*;
 

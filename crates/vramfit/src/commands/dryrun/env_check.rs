@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use vramfit_core::gpu::GpuSelection;
-use vramfit_core::host::Host;
+use vramfit_model::gpu::GpuSelection;
+use vramfit_model::host::Host;
 use vramfit_core::lint::{Finding, LintInput, Severity, lint};
 use vramfit_core::report::render_findings;
-use vramfit_core::settings::Version;
+use vramfit_model::settings::Version;
 use vramfit_core::{Error, Result};
 
 use super::env::EnvDelta;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
 use vramfit_core::analysis::hosts::MAX_HOSTS;
-use vramfit_core::run_config::{HostConfig, Launcher};
+use vramfit_model::run_config::{HostConfig, Launcher};
 use vramfit_core::{Error, Result};
 
 /// Options of every command that makes dry runs of several hosts.

@@ -7,8 +7,8 @@ use vramfit_core::analysis::{
     self, Condition, ReplayOverrides, RunSummary, load_summary, trace_files,
 };
 use vramfit_core::report::{describe_condition, describe_mismatch};
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{ProcessExit, Reader};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::trace::{ProcessExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::HostsSpec;

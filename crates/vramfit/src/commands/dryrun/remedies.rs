@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vramfit_core::analysis::{Condition, MeasuredEdit, RunSummary};
 use vramfit_core::planning::{EditOutcome, Plan, PlanSource, ProgramEdit, SuggestedEdit};
-use vramfit_core::run_config::{RunConfig, Sharing, StepLimit};
+use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_core::{ErrorKind, Result};
 
 use super::measure::{MeasuredRun, PROGRAM_FAILED, measure};

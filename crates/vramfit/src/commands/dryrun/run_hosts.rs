@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use vramfit_core::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
 use vramfit_core::report::Report;
-use vramfit_core::run_config::{HostConfig, RunConfig};
+use vramfit_model::run_config::{HostConfig, RunConfig};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::COMPILATION_CACHE;

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::settings::Version;
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::settings::Version;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::env::EnvDelta;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vramfit_core::Result;
 use vramfit_core::analysis::{RunSummary, trace_files};
-use vramfit_core::run_config::{Fill, RunConfig};
+use vramfit_model::run_config::{Fill, RunConfig};
 
 use super::outcome::{FinishedRun, summarize_run};
 use super::result_files::{ResultFiles, remove_traces};

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vramfit_core::gpu::{self, Gpu, GpuSelection};
+use vramfit_model::gpu::{self, Gpu, GpuSelection};
 use vramfit_core::planning::Plan;
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
+use vramfit_model::run_config::RunConfig;
+use vramfit_model::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
 use vramfit_core::{Bytes, Error, Result};
 
 use super::compile_cache::COMPILATION_CACHE;

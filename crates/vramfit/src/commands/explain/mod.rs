@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use vramfit_core::explain::{ExplainOptions, Explanation, Verdict, explain};
-use vramfit_core::gpu::{self, GpuSelection};
+use vramfit_model::gpu::{self, GpuSelection};
 use vramfit_core::report::Report;
-use vramfit_core::run_config::{FEW_CALLS, RunConfig, StepLimit};
-use vramfit_core::settings::Version;
+use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
+use vramfit_model::settings::Version;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::input::read;

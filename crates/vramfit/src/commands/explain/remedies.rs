@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use vramfit_core::allocator::AllocatorKind;
+use vramfit_model::allocator::AllocatorKind;
 use vramfit_core::analysis::{self, Comparison, ReplayOverrides, RunSummary};
 use vramfit_core::explain::{Basis, Explanation, Remedy};
-use vramfit_core::settings::{MAX_FRACTION, Options};
-use vramfit_core::trace::Reader;
+use vramfit_model::settings::{MAX_FRACTION, Options};
+use vramfit_model::trace::Reader;
 use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};

@@ -1,6 +1,6 @@
 //! Allocates through the CUDA driver: exactly the requested bytes, without JAX.
 
-use vramfit_core::host::HostGpu;
+use vramfit_model::host::HostGpu;
 use vramfit_core::{Error, Result};
 use vramfit_gpu::{CudaDevice, DeviceContext, Driver, DriverUnavailable, Sampler};
 

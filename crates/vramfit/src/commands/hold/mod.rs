@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use vramfit_base::duration::parse_duration;
-use vramfit_core::run_config::RunConfig;
+use vramfit_model::run_config::RunConfig;
 use vramfit_core::{Bytes, Error, Result};
 
 use self::amount::Amount;

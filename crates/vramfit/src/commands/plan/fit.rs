@@ -5,11 +5,11 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::gpu::GpuSelection;
+use vramfit_model::gpu::GpuSelection;
 use vramfit_core::planning::{Moves, Plan};
 use vramfit_core::report::{Extent, qualify_headline};
-use vramfit_core::run_config::{RunConfig, StepLimit};
-use vramfit_core::settings::Options;
+use vramfit_model::run_config::{RunConfig, StepLimit};
+use vramfit_model::settings::Options;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::SearchSpec;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vramfit_core::planning::{Moves, Plan, ProgramEdit};
-use vramfit_core::settings::Options;
+use vramfit_model::settings::Options;
 use vramfit_core::{Bytes, Result};
 
 use super::fit::{default_search, default_trial};

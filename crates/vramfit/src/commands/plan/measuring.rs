@@ -1,8 +1,8 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
 use vramfit_core::planning::{CostKind, Moves, Plan, RecordedSites, Row, Strategy, SuggestedEdit};
-use vramfit_core::run_config::{FEW_CALLS, StepLimit};
-use vramfit_core::settings::{Version, XlaFlags};
+use vramfit_model::run_config::{FEW_CALLS, StepLimit};
+use vramfit_model::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{EditTrial, Found, FoundRow, SearchSpec};

@@ -1,9 +1,9 @@
 //! The search: what is searched, and what was found.
 
 use vramfit_core::analysis::{Condition, Phase};
-use vramfit_core::gpu::GpuSelection;
+use vramfit_model::gpu::GpuSelection;
 use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, SuggestedEdit, recommend};
-use vramfit_core::run_config::{RunConfig, StepLimit};
+use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::trial::{StepTime, XlaRemat};

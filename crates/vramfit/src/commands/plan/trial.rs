@@ -7,8 +7,8 @@ use vramfit_core::analysis::{Condition, Phase, RunSummary};
 use vramfit_core::planning::{
     LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites, SuggestedEdit,
 };
-use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
-use vramfit_core::run_config::{FEW_CALLS, RunConfig, StepLimit};
+use vramfit_model::program::cost::MAX_UNKNOWN_SHARE;
+use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::commands::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};

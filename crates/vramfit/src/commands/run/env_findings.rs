@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use vramfit_core::host::Host;
+use vramfit_model::host::Host;
 use vramfit_core::lint::{Finding, LintInput, Severity, lint};
-use vramfit_core::settings::ResolvedSettings;
+use vramfit_model::settings::ResolvedSettings;
 
 use crate::python::Installed;
 
@@ -44,7 +44,7 @@ pub(super) fn findings(
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::settings::Assignment;
+    use vramfit_model::settings::Assignment;
 
     use super::*;
 

@@ -12,13 +12,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vramfit_core::gpu::GpuSelection;
-use vramfit_core::host::{Closed, Host};
+use vramfit_model::gpu::GpuSelection;
+use vramfit_model::host::{Closed, Host};
 use vramfit_core::lint::{CLOSED_GPU_RULE, Finding};
 use vramfit_core::planning::Plan;
 use vramfit_core::report::render_findings;
-use vramfit_core::run_config::{RunConfig, StepLimit};
-use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
+use vramfit_model::run_config::{RunConfig, StepLimit};
+use vramfit_model::settings::{self, Options, ResolvedSettings, Target};
 use vramfit_core::{Bytes, ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 

@@ -1,6 +1,6 @@
 //! Settings as lines that a shell reads back.
 
-use vramfit_core::settings::ResolvedSettings;
+use vramfit_model::settings::ResolvedSettings;
 
 /// Returns one `NAME=value` a line, quoted where necessary. Variables to remove are set to an empty
 /// value, which JAX takes as unset: `export` and `env` cannot express a removal.

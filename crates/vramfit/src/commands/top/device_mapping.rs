@@ -3,7 +3,7 @@
 //! A process numbers its visible devices from 0, in CUDA's order. The driver numbers GPUs in the order of the
 //! bus.
 
-use vramfit_core::host::HostGpu;
+use vramfit_model::host::HostGpu;
 
 use super::sample::PublishedStats;
 
@@ -41,7 +41,7 @@ pub(super) fn map_devices(stats: &PublishedStats, gpus: &[&HostGpu]) -> Vec<Devi
     let held: Vec<usize> = usable.iter().copied().filter(holds).collect();
     let list: Vec<usize> =
         if held.len() == devices.len() { held } else { parse_indices(visible, &usable, gpus) };
-    let place = |device: &vramfit_core::published::PublishedDevice| {
+    let place = |device: &vramfit_model::published::PublishedDevice| {
         let local = usize::try_from(device.local_hardware_id).ok();
         local.and_then(|local| list.get(local))
     };
@@ -74,8 +74,8 @@ fn parse_indices(visible: Option<&str>, usable: &[usize], gpus: &[&HostGpu]) -> 
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::host::Process;
-    use vramfit_core::published::{
+    use vramfit_model::host::Process;
+    use vramfit_model::published::{
         ClientSettings, LiveStats, Liveness, PublishedDevice, StatsHeader,
     };
 

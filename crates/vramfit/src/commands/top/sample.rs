@@ -1,8 +1,8 @@
 //! A sample: what `top` shows, records and replays. Plain values.
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::host::{Host, Process};
-use vramfit_core::published::{DeviceSample, LiveStats, Liveness, PublishedDevice, StatsHeader};
+use vramfit_model::host::{Host, Process};
+use vramfit_model::published::{DeviceSample, LiveStats, Liveness, PublishedDevice, StatsHeader};
 
 /// The GPUs and processes at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

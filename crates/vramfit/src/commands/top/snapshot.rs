@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use vramfit_core::Bytes;
-use vramfit_core::host::{HostGpu, Mig, Process};
-use vramfit_core::published::{
+use vramfit_model::host::{HostGpu, Mig, Process};
+use vramfit_model::published::{
     ClientSettings, DeviceSample, Liveness, PublishedDevice, StatsHeader, StatsStatus,
 };
 

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::published::{
+use vramfit_model::published::{
     self, FILE_SUFFIX, Layout, LiveStats, ReaderContext, StatsHeader, assess,
 };
 

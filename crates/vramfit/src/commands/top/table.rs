@@ -4,7 +4,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use vramfit_base::text::{cut_end, without_folder};
 use vramfit_core::Bytes;
-use vramfit_core::published::Liveness;
+use vramfit_model::published::Liveness;
 
 use super::order::SortOrder;
 use super::snapshot::{ProcessRow, Reading};
