@@ -117,15 +117,15 @@ test-python: setup test-programs browser tmux h5repack ## The tests that run Pyt
 .PHONY: test-programs
 test-programs:
 	cargo build --quiet --package fake-driver
-	cargo build --quiet --package vramfit-core --examples
+	cargo build --quiet --package vramfit-analysis --examples
 
 .PHONY: cases
 cases: setup test-programs ## Programs and logs of public threads, against the right answer (part of `make test`)
 	$(PYTEST) -m '$(WITHOUT_GPU)' tests/cases
 
 .PHONY: test-fast
-test-fast: setup test-programs ## What to run before each commit: core, command lines, a dry run of each kind
-	$(CARGO_TEST) --package vramfit-core --package vramfit
+test-fast: setup test-programs ## What to run before each commit: analysis, command lines, a dry run of each kind
+	$(CARGO_TEST) --package vramfit-model --package vramfit-advice --package vramfit-analysis --package vramfit
 	$(PYTEST) -m 'fast and $(WITHOUT_GPU)'
 
 # Installs the Debian package $(1) that has the program $(2), where we may. Without it the tests that

@@ -1,7 +1,7 @@
 """Checks that each part of the workspace is built with the same features of shared packages.
 
 Cargo builds a package once for each set of features, so `make build`, `cargo test` and
-`cargo test -p vramfit-core` would each build everything again. What differs has to be asked for in
+`cargo test -p vramfit-analysis` would each build everything again. What differs has to be asked for in
 `crates/workspace-hack/Cargo.toml`.
 
     python scripts/check_features.py

@@ -77,8 +77,8 @@ def build(package, *kinds):
 
 
 def run_example(name, *arguments):
-    """Run an example of `vramfit-core`, and return what it prints."""
-    program = build("vramfit-core", "--examples") / "examples" / name
+    """Run an example of `vramfit-analysis`, and return what it prints."""
+    program = build("vramfit-analysis", "--examples") / "examples" / name
     return run_command(program, *arguments, code=0, cwd=ROOT).stdout
 
 

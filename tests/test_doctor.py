@@ -1,7 +1,7 @@
 """`vramfit doctor`: here without a GPU, on virtual GPUs, and with every sort of thing broken.
 
 Rows S15, S19, S21 and T9. What the checks make of drivers, GPUs and versions that are not here is
-in `crates/vramfit-core/tests/doctor.rs`, and in `crates/vramfit/tests/doctor.rs` with a stand-in
+in `crates/vramfit-advice/tests/doctor.rs`, and in `crates/vramfit/tests/doctor.rs` with a stand-in
 for the driver.
 """
 

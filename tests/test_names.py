@@ -8,7 +8,7 @@ import jax
 import pytest
 from jax._src import config
 
-NAMES = pathlib.Path(__file__).parent.parent / "crates/vramfit-core/src/lint/names/jax.tsv"
+NAMES = pathlib.Path(__file__).parent.parent / "crates/vramfit-advice/src/lint/names/jax.tsv"
 
 
 def number(version):

@@ -6,8 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vramfit_core::explain::{ExplainOptions, Log, LogScanner, explain};
-use vramfit_core::report::Report;
+use vramfit_advice::explain::{ExplainOptions, Log, LogScanner, explain};
+use vramfit_analysis::report::Report;
 
 /// Lines of the short form.
 const MAX_LINES: usize = 30;

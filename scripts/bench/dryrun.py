@@ -83,7 +83,7 @@ def main():
         folder = Path(folder)
         target = folder / "target.txt"
         _, text = timed(
-            ["cargo", "run", "-q", "-p", "vramfit-core", "--example", "target_config", GPU]
+            ["cargo", "run", "-q", "-p", "vramfit-analysis", "--example", "target_config", GPU]
         )
         target.write_text(text)
         dryrun = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", GPU, "--json", "-", "--"]

@@ -35,7 +35,7 @@ def main():
     print_load("before")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        command = ["cargo", "run", "--quiet", "-p", "vramfit-core"]
+        command = ["cargo", "run", "--quiet", "-p", "vramfit-analysis"]
         command += ["--example", "sample_report", "--", str(BUFFERS)]
         page.write_bytes(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
         size = page.stat().st_size

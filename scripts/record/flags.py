@@ -4,7 +4,7 @@ Every word in jaxlib's library that could be a flag is tried in a process of its
 variable when the first client is made, and names a flag that it does not know before it aborts. The
 first line of the output names the release.
 
-Usage: python scripts/record/flags.py > crates/vramfit-core/src/lint/names/flags.txt
+Usage: python scripts/record/flags.py > crates/vramfit-advice/src/lint/names/flags.txt
 """
 
 import os

@@ -14,7 +14,7 @@ Newer releases are written for Python 3.12. Of a release that the clone does not
 `jax` of its wheel can be committed over the last one that it has, and tagged; the C++ sources are
 then those of before, and what only JAX's own tests read must not be taken to have ended.
 
-Usage: python3.12 scripts/record/names.py path/to/jax > crates/vramfit-core/src/lint/names/jax.tsv
+Usage: python3.12 scripts/record/names.py path/to/jax > crates/vramfit-advice/src/lint/names/jax.tsv
 """
 
 import ast

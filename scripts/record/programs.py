@@ -76,7 +76,7 @@ def programs(devices):
 def two_gpus():
     """Return two GPUs for which programs can be compiled here."""
     target = subprocess.run(
-        ["cargo", "run", "-q", "-p", "vramfit-core", "--example", "target_config", "h100-80g"],
+        ["cargo", "run", "-q", "-p", "vramfit-analysis", "--example", "target_config", "h100-80g"],
         capture_output=True,
         check=True,
         text=True,

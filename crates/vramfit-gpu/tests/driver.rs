@@ -1,8 +1,8 @@
 //! GPU memory through the CUDA driver library, with a fake driver.
 
 use fake_driver::{Description, FakeDriver, memory, t4};
-use vramfit_model::host::{Host, HostGpu, Mig};
 use vramfit_gpu::{Driver, DriverUnavailable, MemoryInfo, Mismatch, Sampler};
+use vramfit_model::host::{Host, HostGpu, Mig};
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;

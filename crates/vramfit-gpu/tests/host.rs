@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use fake_driver::{Description, FakeDriver, a100};
+use vramfit_gpu::{DriverUnavailable, Sampler};
 use vramfit_model::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig, Process, ProcessKind};
 use vramfit_model::{Error, ErrorKind};
-use vramfit_gpu::{DriverUnavailable, Sampler};
 
 const GIB: u64 = 1 << 30;
 

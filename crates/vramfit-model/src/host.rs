@@ -65,12 +65,7 @@ impl Host {
     }
 
     /// Returns a host with `count` GPUs of which the driver reports this name and memory.
-    pub fn with_virtual_gpus(
-        name: &str,
-        count: u32,
-        total_bytes: u64,
-        used_bytes: u64,
-    ) -> Host {
+    pub fn with_virtual_gpus(name: &str, count: u32, total_bytes: u64, used_bytes: u64) -> Host {
         let gpu = |index| HostGpu {
             index,
             name: name.to_owned(),

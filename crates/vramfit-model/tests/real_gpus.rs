@@ -3,7 +3,9 @@
 //! Each row is what somebody posted in a public thread or what a public log says, with its source.
 //! None of them was made by this project.
 
-use vramfit_model::allocator::{self, AllocatorKind, PoolOptions, PoolSpace, SimulatedDeviceMemory};
+use vramfit_model::allocator::{
+    self, AllocatorKind, PoolOptions, PoolSpace, SimulatedDeviceMemory,
+};
 use vramfit_model::gpu::find;
 
 const MIB: u64 = 1 << 20;

@@ -5,11 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Returns the exception that stands for a core error.
-pub(crate) fn raise(py: Python<'_>, error: &vramfit_core::Error) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: &vramfit_analysis::Error) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)
 }
 
-fn exception(py: Python<'_>, error: &vramfit_core::Error) -> PyResult<PyErr> {
+fn exception(py: Python<'_>, error: &vramfit_analysis::Error) -> PyResult<PyErr> {
     let classes = py.import("vramfit.errors")?.getattr("BY_ID")?;
     let class = classes.get_item(error.kind().id())?;
     let rest = PyDict::new(py);

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use crate::array_holders::{Holder, from_python};
 use pyo3::prelude::*;
-use vramfit_core::explain::{ExplainOptions, LogScanner, ProcessState, Verdict, explain};
-use vramfit_core::report::Report;
-use vramfit_model::settings::Version;
+use vramfit_advice::explain::{ExplainOptions, LogScanner, ProcessState, Verdict, explain};
+use vramfit_analysis::report::Report;
 use vramfit_gpu::{GpuOverrides, describe_other_use};
+use vramfit_model::settings::Version;
 
 /// Lines of the text, besides those about others.
 const MAX_LINES: usize = 20;

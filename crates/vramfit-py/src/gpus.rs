@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use vramfit_core::Bytes;
+use vramfit_analysis::Bytes;
 use vramfit_model::gpu::{self, Certainty, GpuSelection};
 
 use crate::error::raise;

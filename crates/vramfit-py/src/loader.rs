@@ -8,7 +8,7 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_data::hdf5::{ByteStorage, Scalar};
 use vramfit_data::load::{
     BatchPoll, Column, ColumnOptions, DerivedColumn, DerivedKind, Loader, LoaderOptions,

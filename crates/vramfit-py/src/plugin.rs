@@ -10,7 +10,7 @@ use pyo3::call::PyCallArgs;
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use vramfit_core::lint::{self, LintInput};
+use vramfit_advice::lint::{self, LintInput};
 use vramfit_model::program::memory::Names;
 use vramfit_model::settings::{LateChange, ProcessStage};
 use vramfit_model::trace::{CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};

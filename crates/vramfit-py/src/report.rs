@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use vramfit_core::Result;
-use vramfit_core::analysis::{ReplayOverrides, RunSummary, compare, load_summary};
+use vramfit_analysis::Result;
+use vramfit_analysis::analysis::{ReplayOverrides, RunSummary, compare, load_summary};
+use vramfit_analysis::report::Report;
 use vramfit_model::gpu;
-use vramfit_core::report::Report;
 use vramfit_model::settings::Options;
 use vramfit_model::trace::Reader;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use vramfit_core::{Bytes, Error};
+use vramfit_analysis::{Bytes, Error};
 use vramfit_data::write::{
     Attribute, Content, Dataset, Number, RowWriter as Writer, Storage, Value, WriteOptions,
 };
@@ -53,7 +53,7 @@ impl RowWriter {
             });
             let text = |(name, text)| -> Attribute { (name, Value::Text(text)) };
             let content = Content {
-                datasets: datasets.collect::<vramfit_core::Result<_>>()?,
+                datasets: datasets.collect::<vramfit_analysis::Result<_>>()?,
                 attributes: attributes.into_iter().map(text).collect(),
             };
             let options = WriteOptions { force, resume, sync_every: SYNC_EVERY };

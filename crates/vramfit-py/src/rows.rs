@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
-use vramfit_core::{Bytes, Result};
+use vramfit_analysis::{Bytes, Result};
 use vramfit_data::load::{LoaderOptions, RandomAccessReader};
 use vramfit_data::sample::SampleOptions;
 

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use safetensors::Dtype;
 use safetensors::tensor::{TensorView, serialize_to_file};
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 use crate::error::raise;
 

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
-use vramfit_model::settings::{self, Assignment, Options, ReadAt, Target, Version};
-use vramfit_core::{Bytes, Result};
-use vramfit_model::allocator;
+use vramfit_analysis::{Bytes, Result};
 use vramfit_gpu::GpuOverrides;
+use vramfit_model::allocator;
+use vramfit_model::settings::{self, Assignment, Options, ReadAt, Target, Version};
 
 use crate::error::raise;
 

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use vramfit_analysis::Result;
 use vramfit_base::text::wrap;
-use vramfit_core::Result;
 
 use crate::command_line;
 use crate::commands;

@@ -130,7 +130,7 @@ mod tests {
     fn all_signs_of_our_sources_are_known() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut folders =
-            vec![root.join("src"), root.join("../vramfit-core/src/report/render/text")];
+            vec![root.join("src"), root.join("../vramfit-analysis/src/report/render/text")];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
                 let path = entry.path();

@@ -16,9 +16,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_base::nearest::nearest;
 use vramfit_model::trace::ProcessExit;
-use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::signals::{is_ignored, signal_name};
 use crate::{interruption, process_tree};

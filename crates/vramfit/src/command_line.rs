@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 use crate::child;
 use crate::context::Context;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 /// Returns `true` if a path is `-`, which stands for standard output.
 pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
@@ -135,7 +135,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_analysis::ErrorKind;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).expect("a folder").flatten();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_analysis::{Error, ErrorKind, Result};
 
 use crate::process_tree::{Process, descendants};
 use crate::signals::{is_ignored, signal_name};

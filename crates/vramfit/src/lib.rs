@@ -1,14 +1,14 @@
 //! The command line: parses arguments, starts child programs and prints results.
 //!
-//! The results themselves are computed in `vramfit-core`. Both the plain binary and the console script of
+//! The results themselves are computed in `vramfit-analysis`. Both the plain binary and the console script of
 //! the Python package call [`run`].
 
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 
 use clap::ColorChoice;
+use vramfit_analysis::{Error, ErrorKind};
 use vramfit_base::error::EXIT_CODE;
-use vramfit_core::{Error, ErrorKind};
 
 mod args;
 mod ascii;

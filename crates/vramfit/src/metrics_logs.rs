@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_train::MetricsLog;
 
 use crate::files::cannot_read;

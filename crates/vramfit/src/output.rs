@@ -15,9 +15,9 @@ use clap::ColorChoice;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
-use vramfit_core::doctor::{self, Line};
-use vramfit_core::report::{Extent, Report, TextStyle};
-use vramfit_core::{Error, Result};
+use vramfit_advice::doctor::{self, Line};
+use vramfit_analysis::report::{Extent, Report, TextStyle};
+use vramfit_analysis::{Error, Result};
 
 use crate::ascii;
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::Deserialize;
-use vramfit_core::lint::Packages;
+use vramfit_advice::lint::Packages;
 use vramfit_model::settings::Version;
 
 use crate::child;

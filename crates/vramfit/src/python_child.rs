@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_analysis::{Error, ErrorKind, Result};
 
 use crate::parallel::receive_within;
 

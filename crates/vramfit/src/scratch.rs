@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 /// Not shared with the folders of the plugin, which the program holds without a lock.
 const PREFIX: &str = "vramfit-command-";

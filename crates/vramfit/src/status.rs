@@ -1,6 +1,6 @@
 //! How a command ended, and the exit code that says so.
 
-/// How a command that did its work ended; one that could not do it returns a [`vramfit_core::Error`].
+/// How a command that did its work ended; one that could not do it returns a [`vramfit_analysis::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Done, or the answer is yes.

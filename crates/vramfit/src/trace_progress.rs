@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use vramfit_core::analysis::{RunSummary, load_process, load_summary_until};
+use vramfit_analysis::analysis::{RunSummary, load_process, load_summary_until};
+use vramfit_analysis::{ErrorKind, Result};
 use vramfit_model::program::{ProgramMemory, ProgramTime};
 use vramfit_model::trace::{
     CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, RunEnvironment, TextId,
 };
-use vramfit_core::{ErrorKind, Result};
 
 use crate::output::{Output, Progress};
 

@@ -8,9 +8,9 @@ use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind};
 use clap::{Arg, ArgMatches, ColorChoice, Command, CommandFactory};
+use vramfit_analysis::Error;
 use vramfit_base::error::EXIT_CODE;
 use vramfit_base::nearest::nearest;
-use vramfit_core::Error;
 
 use crate::args::Cli;
 use crate::commands::run;

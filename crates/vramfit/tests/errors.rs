@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vramfit_core::ErrorKind;
+use vramfit_analysis::ErrorKind;
 
 fn read(path: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);

@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// `UPDATE_DOCS=1 cargo test -p vramfit-core settings` writes the page.
+    /// `UPDATE_DOCS=1 cargo test -p vramfit-analysis settings` writes the page.
     #[test]
     fn the_committed_page_is_made_from_the_table() {
         crate::testing::check_generated("settings.md", &markdown());

@@ -2,7 +2,7 @@
 //!
 //! [`Writer`] and [`Reader`] keep a [`Header`], [`Event`]s and a [`Footer`] in a file in which repeated steps cost
 //! nothing; `docs/reference/trace-format.md` specifies it. What happens when the events are applied to allocators,
-//! and what they add up to, is the subject of `vramfit-core`.
+//! and what they add up to, is the subject of `vramfit-analysis`.
 //!
 //! | file | content |
 //! | --- | --- |

@@ -1,7 +1,7 @@
 //! `vramfit completions`: shell completion scripts.
 
 use clap_complete::Shell;
-use vramfit_core::Result;
+use vramfit_analysis::Result;
 
 use crate::output::Output;
 use crate::status::Status;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::diff::{RunDiff, diff_runs};
-use vramfit_core::report::Report;
-use vramfit_core::{Bytes, Result};
+use vramfit_analysis::diff::{RunDiff, diff_runs};
+use vramfit_analysis::report::Report;
+use vramfit_analysis::{Bytes, Result};
 
 use super::results::{JsonArgs, PageArgs, print_report, write_page};
 use crate::output::Output;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use vramfit_core::env::{self, Format, GeneratedFile, Launch, Variable};
+use vramfit_advice::env::{self, Format, GeneratedFile, Launch, Variable};
+use vramfit_advice::lint::{LintInput, lint};
+use vramfit_analysis::report::render_findings;
+use vramfit_analysis::{Error, Result};
 use vramfit_model::gpu::GpuSelection;
-use vramfit_core::lint::{LintInput, lint};
-use vramfit_core::report::render_findings;
 use vramfit_model::settings::{NAME_GPU_HINT, Target, Version, resolve};
-use vramfit_core::{Error, Result};
 
 use super::dryrun::host_count_parser;
 use super::policy::PolicyArgs;

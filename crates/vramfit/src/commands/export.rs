@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use vramfit_core::{Bytes, Result};
+use vramfit_analysis::{Bytes, Result};
 
 use super::results::JsonArgs;
 use super::train::trained_run::{ModelArgs, TrainedRun};

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::Subcommand;
 use serde_json::json;
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_model::gpu::{self, Certainty, Gpu, Platform};
-use vramfit_core::{Bytes, Error, Result};
 
 use super::results::JsonFileArgs;
 use crate::output::Output;

@@ -5,11 +5,11 @@
 
 use std::num::ParseFloatError;
 
+use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_gpu::GpuOverrides;
 use vramfit_model::allocator::AllocatorKind;
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::settings::{Options, SPILLED_PART};
-use vramfit_core::{Bytes, Error, Result};
-use vramfit_gpu::GpuOverrides;
 
 /// The pool of JAX.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
@@ -218,7 +218,7 @@ pub(crate) fn check_occupied(occupied: Option<Bytes>, total_bytes: u64) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_analysis::ErrorKind;
 
     #[test]
     fn no_more_can_be_occupied_than_the_gpu_has() {

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_analysis::{Bytes, Error, Result};
 
 use super::data::grouped;
 use super::results::JsonArgs;

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::analysis;
-use vramfit_core::analysis::ReplayOverrides;
+use vramfit_analysis::analysis;
+use vramfit_analysis::analysis::ReplayOverrides;
+use vramfit_analysis::report::{Extent, Report};
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_model::gpu;
-use vramfit_core::report::{Extent, Report};
 use vramfit_model::settings::{self, FractionPolicy};
 use vramfit_model::trace::{EventSource, Reader, RequestList};
-use vramfit_core::{Bytes, Error, Result};
 
 use super::policy::{PoolArgs, check_occupied};
 use super::results::{FullArgs, JsonArgs, PageArgs, write_page};

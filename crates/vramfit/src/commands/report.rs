@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::report::{Outcome, Report};
-use vramfit_core::{Error, Result};
+use vramfit_analysis::report::{Outcome, Report};
+use vramfit_analysis::{Error, Result};
 
 use super::results::{FullArgs, JsonArgs, PageArgs, print_report, write_page};
 use crate::metrics_logs;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vramfit_core::Result;
-use vramfit_core::report::{Extent, Report};
+use vramfit_analysis::Result;
+use vramfit_analysis::report::{Extent, Report};
 
 use crate::files::{cannot_write, writable, write};
 use crate::output::{Output, json_line};

@@ -7,8 +7,8 @@
 
 use std::path::Path;
 
-use vramfit_core::Error;
-use vramfit_core::check::{Entry, Growth, Lock, LockLine};
+use vramfit_analysis::Error;
+use vramfit_analysis::check::{Entry, Growth, Lock, LockLine};
 
 use super::config_file::ConfigFile;
 use super::git::{Base, Repository, short};
@@ -87,10 +87,10 @@ impl Baseline<'_> {
         &self,
         row: &RowMeasurement<'_>,
         output: &Output,
-    ) -> vramfit_core::Result<BaseMeasurement> {
+    ) -> vramfit_analysis::Result<BaseMeasurement> {
         let repository =
             self.repository.ok_or_else(|| Error::invalid_argument("this is no git repository"))?;
-        let lock = self.config.directory.join(vramfit_core::check::LOCK_FILE);
+        let lock = self.config.directory.join(vramfit_analysis::check::LOCK_FILE);
         let last = || repository.last_change(&lock);
         let base = self.base.cloned().or_else(last).ok_or_else(no_commit_error)?;
         let checkout = repository.checkout(&base.commit)?;

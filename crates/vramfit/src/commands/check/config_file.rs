@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use vramfit_analysis::check::{CheckConfig, Entry};
+use vramfit_analysis::{Error, Result};
 use vramfit_base::nearest::nearest;
-use vramfit_core::check::{CheckConfig, Entry};
-use vramfit_core::{Error, Result};
 
 use super::git::Repository;
 use super::shown_path;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use vramfit_core::check::Entry;
+use vramfit_analysis::check::Entry;
 
 use crate::environment::unicode_variables;
 

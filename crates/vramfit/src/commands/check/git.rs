@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vramfit_core::check::Lock;
-use vramfit_core::{Error, Result};
+use vramfit_analysis::check::Lock;
+use vramfit_analysis::{Error, Result};
 
 use crate::scratch::TempDirectory;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 use crate::command_line::shell_line;
 use crate::files::{writable, write};
@@ -139,7 +139,7 @@ fn toml_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::check::CheckConfig;
+    use vramfit_analysis::check::CheckConfig;
 
     use super::*;
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use vramfit_core::analysis::Condition;
-use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
+use vramfit_analysis::analysis::Condition;
+use vramfit_analysis::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::Options;
-use vramfit_core::{Error, ErrorKind, Result};
 
 use super::environment::{cleared_variables, program_variables};
 use super::row::{Measured, RowMeasurement};

@@ -17,9 +17,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use vramfit_analysis::check::{
+    CheckReport, LOCK_FILE, Lock, Outcome, Program, Workflow, render_badge,
+};
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
-use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Program, Workflow, render_badge};
-use vramfit_core::{Bytes, Error, Result};
 
 use self::baseline::Baseline;
 use self::config_file::ConfigFile;

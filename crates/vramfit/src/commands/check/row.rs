@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::analysis::Condition;
-use vramfit_core::check::{
+use vramfit_analysis::analysis::Condition;
+use vramfit_analysis::check::{
     Entry, Figures, Lock, LockLine, Outcome, Row, WholeRun, determine_outcome,
 };
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_model::gpu::GpuSelection;
-use vramfit_core::{Bytes, Error, Result};
 
 use crate::commands::dryrun::MeasuredRun;
 
@@ -183,7 +183,7 @@ fn is_exception(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::ErrorKind;
+    use vramfit_analysis::ErrorKind;
 
     use super::*;
 

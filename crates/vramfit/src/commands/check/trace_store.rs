@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use vramfit_core::analysis::{RunSummary, load_summary, trace_files};
-use vramfit_core::check::LockLine;
+use vramfit_analysis::analysis::{RunSummary, load_summary, trace_files};
+use vramfit_analysis::check::LockLine;
 
 use crate::commands::dryrun::{cache_home, remove_oldest};
 

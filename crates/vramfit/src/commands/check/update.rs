@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
+use vramfit_analysis::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
+use vramfit_analysis::report::{assumed_clause, describe_phases, excluded_clauses};
+use vramfit_analysis::{Bytes, Result};
 use vramfit_model::gpu::GpuSelection;
-use vramfit_core::report::{assumed_clause, describe_phases, excluded_clauses};
 use vramfit_model::run_config::STEADY_CALLS;
-use vramfit_core::{Bytes, Result};
 
 use super::config_file::ConfigFile;
 use super::row::{Measured, RowMeasurement, describe_failure};

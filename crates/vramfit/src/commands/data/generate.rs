@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_data::generate::{GenerateOptions, GeneratedData, Kind, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_data::inspect::{FileReport, InspectOptions, inspect_file};
 
 use super::inspect_text::render_report;

@@ -10,7 +10,7 @@ mod statistics;
 pub(super) use numbers::{grouped, grouped_list};
 
 use clap::Subcommand;
-use vramfit_core::Result;
+use vramfit_analysis::Result;
 
 use crate::commands::results::JsonArgs;
 use crate::output::Output;

@@ -1,6 +1,6 @@
 //! Parsing and formatting of counts, and escaping of names that come from a file.
 
-use vramfit_core::Error;
+use vramfit_analysis::Error;
 
 /// Parses `100000`, `100_000`, `100k`, `1.5M` or `2G`.
 ///

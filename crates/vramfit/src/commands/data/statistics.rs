@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::inspect::{InspectOptions, inspect_file};
 use vramfit_data::load::{ColumnOptions, LoaderOptions};
 use vramfit_data::source::list_files;

@@ -3,10 +3,10 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use vramfit_core::doctor::Driver;
-use vramfit_model::host::Host;
-use vramfit_core::{Error, ErrorKind};
+use vramfit_advice::doctor::Driver;
+use vramfit_analysis::{Error, ErrorKind};
 use vramfit_gpu::{DriverUnavailable, Sampler};
+use vramfit_model::host::Host;
 
 pub(super) fn query(timeout: Duration) -> Driver {
     let (sender, receiver) = mpsc::channel();

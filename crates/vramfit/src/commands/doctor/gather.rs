@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use vramfit_core::Result;
-use vramfit_core::doctor::{Driver, Inventory, SystemInfo, VirtualGpu};
+use vramfit_advice::doctor::{Driver, Inventory, SystemInfo, VirtualGpu};
+use vramfit_analysis::Result;
+use vramfit_gpu::GpuOverrides;
 use vramfit_model::host::Host;
 use vramfit_model::run_config::RunConfig;
-use vramfit_gpu::GpuOverrides;
 
 use super::{Args, Required, driver, probe, query_python};
 use crate::context::Context;
@@ -39,8 +39,8 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
     let has_driver = matches!(driver, Driver::Available(_)) && virtual_gpu.is_none();
     let mut host_during_probe: Option<Host> = None;
     let probe = match inventory.version("jax") {
-        _ if args.no_jax => vramfit_core::doctor::JaxProbe::default(),
-        None => vramfit_core::doctor::JaxProbe::default(),
+        _ if args.no_jax => vramfit_advice::doctor::JaxProbe::default(),
+        None => vramfit_advice::doctor::JaxProbe::default(),
         Some(_) => probe::run(&python, args, || {
             host_during_probe = has_driver.then(|| driver::query_again(args.timeout)).flatten();
         }),

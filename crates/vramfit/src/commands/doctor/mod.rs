@@ -1,7 +1,7 @@
 //! `vramfit doctor`: check driver, environment and JAX installation.
 //!
 //! Gathers system information, probes JAX in a child process, and prints the results of the checks in
-//! `vramfit_core::doctor`.
+//! `vramfit_advice::doctor`.
 
 mod driver;
 mod gather;
@@ -11,9 +11,9 @@ mod query_python;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use vramfit_advice::doctor::{self, DoctorOutput, DoctorReport};
+use vramfit_analysis::{Error, Result};
 use vramfit_base::duration::parse_duration;
-use vramfit_core::doctor::{self, DoctorOutput, DoctorReport};
-use vramfit_core::{Error, Result};
 
 use crate::commands::results::{FullArgs, JsonFileArgs};
 use crate::context::Context;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use vramfit_core::doctor::{JaxProbe, ProbeExit, ProbeStep};
+use vramfit_advice::doctor::{JaxProbe, ProbeExit, ProbeStep};
 
 use super::Args;
 use crate::python_child::{ChildEvent, PythonChild};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use vramfit_core::doctor::{Inventory, MissingReason};
+use vramfit_advice::doctor::{Inventory, MissingReason};
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu;
-use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::commands::dryrun::check_compiler;
 use crate::context::Context;

@@ -3,8 +3,8 @@
 //! Where something is missing, JAX usually falls back to the CPU, or fails with an error that does not
 //! name the package. Each error here names the one thing to install.
 
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu::Gpu;
-use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::python::{Installed, Interpreter, MIN_PYTHON};
 

@@ -9,9 +9,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RUN_CONFIG_VARIABLE;
 use vramfit_model::settings::{PLATFORMS, ResolvedSettings, allows_gpu};
-use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::launcher_variables;
 use super::spec::DryrunSpec;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use vramfit_advice::lint::{Finding, LintInput, Severity, lint};
+use vramfit_analysis::report::render_findings;
+use vramfit_analysis::{Error, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::host::Host;
-use vramfit_core::lint::{Finding, LintInput, Severity, lint};
-use vramfit_core::report::render_findings;
 use vramfit_model::settings::Version;
-use vramfit_core::{Error, Result};
 
 use super::env::EnvDelta;
 use super::spec::DryrunSpec;
@@ -92,7 +92,7 @@ pub(super) fn is_vramfit(program: &Path, arguments: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_analysis::ErrorKind;
 
     fn found(variables: &[(&str, &str)]) -> Vec<Finding> {
         let environment =

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use vramfit_core::Result;
-use vramfit_core::analysis::RunSummary;
+use vramfit_analysis::Result;
+use vramfit_analysis::analysis::RunSummary;
 
 use super::outcome::FinishedRun;
 use super::run_one::run_program;

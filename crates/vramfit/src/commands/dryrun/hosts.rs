@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
-use vramfit_core::analysis::hosts::MAX_HOSTS;
+use vramfit_analysis::analysis::hosts::MAX_HOSTS;
+use vramfit_analysis::{Error, Result};
 use vramfit_model::run_config::{HostConfig, Launcher};
-use vramfit_core::{Error, Result};
 
 /// Options of every command that makes dry runs of several hosts.
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::analysis::hosts::summarize_hosts;
-use vramfit_core::analysis::{
+use vramfit_analysis::analysis::hosts::summarize_hosts;
+use vramfit_analysis::analysis::{
     self, Condition, ReplayOverrides, RunSummary, load_summary, trace_files,
 };
-use vramfit_core::report::{describe_condition, describe_mismatch};
+use vramfit_analysis::report::{describe_condition, describe_mismatch};
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::trace::{ProcessExit, Reader};
-use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::HostsSpec;
 use super::outcome::with_output_tail;

@@ -33,10 +33,10 @@ pub(crate) use spec::{DryrunSpec, SettingsSpec, read_plan};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use vramfit_analysis::{Bytes, Result};
 use vramfit_model::gpu::{Calibration, GpuSelection};
 use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_model::settings::{Options, Version};
-use vramfit_core::{Bytes, Result};
 
 use self::remedies::RemedyLevel;
 use self::result_files::writable_trace;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
-use vramfit_core::analysis::{RunSummary, add_process_exit, most_critical, trace_files};
-use vramfit_core::report::{Extent, Report};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_analysis::analysis::{RunSummary, add_process_exit, most_critical, trace_files};
+use vramfit_analysis::report::{Extent, Report};
+use vramfit_analysis::{Error, ErrorKind, Result};
 
 use super::result_files::ResultFiles;
 use crate::child::ExitReason;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use vramfit_core::analysis::{Condition, MeasuredEdit, RunSummary};
-use vramfit_core::planning::{EditOutcome, Plan, PlanSource, ProgramEdit, SuggestedEdit};
+use vramfit_analysis::analysis::{Condition, MeasuredEdit, RunSummary};
+use vramfit_analysis::planning::{EditOutcome, Plan, PlanSource, ProgramEdit, SuggestedEdit};
+use vramfit_analysis::{ErrorKind, Result};
 use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
-use vramfit_core::{ErrorKind, Result};
 
 use super::measure::{MeasuredRun, PROGRAM_FAILED, measure};
 use super::result_files::ResultFiles;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::analysis::trace_files;
-use vramfit_core::{Error, Result};
+use vramfit_analysis::analysis::trace_files;
+use vramfit_analysis::{Error, Result};
 
 use crate::files::{is_special, writable};
 
@@ -59,7 +59,7 @@ pub(super) fn remove_traces(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_analysis::ErrorKind;
 
     #[test]
     fn special_files_are_written_to_but_never_replaced() {

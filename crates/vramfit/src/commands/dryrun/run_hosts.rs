@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use vramfit_core::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
-use vramfit_core::report::Report;
+use vramfit_analysis::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
+use vramfit_analysis::report::Report;
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::{HostConfig, RunConfig};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::host_messages::HostMessages;

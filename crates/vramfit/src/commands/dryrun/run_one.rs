@@ -5,9 +5,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::settings::Version;
-use vramfit_core::{Error, ErrorKind, Result};
 
 use super::env::EnvDelta;
 use super::outcome::FinishedRun;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use vramfit_core::Result;
-use vramfit_core::analysis::{RunSummary, trace_files};
+use vramfit_analysis::Result;
+use vramfit_analysis::analysis::{RunSummary, trace_files};
 use vramfit_model::run_config::{Fill, RunConfig};
 
 use super::outcome::{FinishedRun, summarize_run};

@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use vramfit_analysis::planning::Plan;
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_model::gpu::{self, Gpu, GpuSelection};
-use vramfit_core::planning::Plan;
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
-use vramfit_core::{Bytes, Error, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::hosts::HostsSpec;
@@ -270,7 +270,7 @@ pub(super) fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_analysis::ErrorKind;
 
     #[test]
     fn a_total_is_lowest_or_highest_or_bytes() {

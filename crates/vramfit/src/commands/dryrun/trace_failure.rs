@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use vramfit_core::Result;
+use vramfit_analysis::Result;
 
 use crate::files::cannot_write;
 

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::explain::{Log, LogScanner};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_advice::explain::{Log, LogScanner};
+use vramfit_analysis::{Error, ErrorKind, Result};
 
 use crate::files::{cannot_read, is_standard_output};
 use crate::output::Output;
@@ -44,7 +44,7 @@ pub(super) fn read(paths: &[PathBuf], output: &Output) -> Result<Input> {
             }
             Kind::Trace => {
                 let summary = load_until(path, u64::MAX, output)?;
-                logs.push(Log::from_summary(&summary, name));
+                logs.push(Log::from_run(&summary.recorded_run(), name));
                 input.trace.get_or_insert_with(|| path.clone());
             }
             Kind::Directory => logs.extend(read_dump_directory(path)?),

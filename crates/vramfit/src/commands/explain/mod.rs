@@ -6,12 +6,12 @@ mod remedies;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use vramfit_core::explain::{ExplainOptions, Explanation, Verdict, explain};
+use vramfit_advice::explain::{ExplainOptions, Explanation, Verdict, explain};
+use vramfit_analysis::report::Report;
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::{self, GpuSelection};
-use vramfit_core::report::Report;
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_model::settings::Version;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::input::read;
 use self::remedies::{Program, apply_in_replay};

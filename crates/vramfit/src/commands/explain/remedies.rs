@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use vramfit_advice::explain::{Basis, Explanation, Remedy};
+use vramfit_analysis::analysis::{self, Comparison, ReplayOverrides, RunSummary};
+use vramfit_analysis::{Bytes, Result};
 use vramfit_model::allocator::AllocatorKind;
-use vramfit_core::analysis::{self, Comparison, ReplayOverrides, RunSummary};
-use vramfit_core::explain::{Basis, Explanation, Remedy};
 use vramfit_model::settings::{MAX_FRACTION, Options};
 use vramfit_model::trace::Reader;
-use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
 use crate::commands::plan::{Gain, measure_gains};

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_analysis::{Bytes, Error, Result};
 
 use super::backend::MemoryStatus;
 
@@ -80,7 +80,7 @@ impl Amount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_analysis::ErrorKind;
 
     fn memory(total_bytes: Option<u64>) -> MemoryStatus {
         MemoryStatus { total_bytes, ..MemoryStatus::default() }

@@ -1,7 +1,7 @@
 //! What allocates the memory: the CUDA driver or JAX.
 
 use serde::Serialize;
-use vramfit_core::Result;
+use vramfit_analysis::Result;
 
 /// The memory to allocate from, before the first allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Allocates through the CUDA driver: exactly the requested bytes, without JAX.
 
-use vramfit_model::host::HostGpu;
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_gpu::{CudaDevice, DeviceContext, Driver, DriverUnavailable, Sampler};
+use vramfit_model::host::HostGpu;
 
 use super::backend::{Backend, MemoryStatus, OtherProcess, Verification};
 

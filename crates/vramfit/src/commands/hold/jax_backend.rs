@@ -4,7 +4,7 @@
 //! input, so that it cannot outlive this process.
 
 use serde::Deserialize;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_analysis::{Error, ErrorKind, Result};
 
 use super::backend::{Backend, MemoryStatus, OtherProcess, Verification};
 use crate::context::Context;

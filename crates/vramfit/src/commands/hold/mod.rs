@@ -12,9 +12,9 @@ mod stop;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
 use vramfit_model::run_config::RunConfig;
-use vramfit_core::{Bytes, Error, Result};
 
 use self::amount::Amount;
 use self::backend::Backend;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
-use vramfit_core::{Bytes, Result};
+use vramfit_analysis::{Bytes, Result};
 
 use super::backend::{MemoryStatus, OtherProcess, Verification};
 use crate::commands::results::JsonLines;

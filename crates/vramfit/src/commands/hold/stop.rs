@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_analysis::{Error, ErrorKind, Result};
 
 use crate::parallel::receive_within;
 use crate::signals::is_ignored;

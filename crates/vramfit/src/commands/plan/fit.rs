@@ -5,12 +5,12 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use vramfit_analysis::planning::{Moves, Plan};
+use vramfit_analysis::report::{Extent, qualify_headline};
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
-use vramfit_core::planning::{Moves, Plan};
-use vramfit_core::report::{Extent, qualify_headline};
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::Options;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::SearchSpec;
 use super::trial::{DEFAULT_TIME_LIMIT, measure_plan};

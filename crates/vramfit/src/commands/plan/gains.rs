@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use vramfit_core::planning::{Moves, Plan, ProgramEdit};
+use vramfit_analysis::planning::{Moves, Plan, ProgramEdit};
+use vramfit_analysis::{Bytes, Result};
 use vramfit_model::settings::Options;
-use vramfit_core::{Bytes, Result};
 
 use super::fit::{default_search, default_trial};
 use super::trial::measure_plan;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use vramfit_core::analysis::Condition;
-use vramfit_core::planning::{LargestNumber, LargestSearch, Measured, Plan};
-use vramfit_core::report::{conditions_json, qualify_headline};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_analysis::analysis::Condition;
+use vramfit_analysis::planning::{LargestNumber, LargestSearch, Measured, Plan};
+use vramfit_analysis::report::{conditions_json, qualify_headline};
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 
 use super::trial::{Measurement, is_rejection, last_line, measure_plan};
 use super::vary::{NumberRange, substitute};

@@ -1,9 +1,11 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
-use vramfit_core::planning::{CostKind, Moves, Plan, RecordedSites, Row, Strategy, SuggestedEdit};
+use vramfit_analysis::planning::{
+    CostKind, Moves, Plan, RecordedSites, Row, Strategy, SuggestedEdit,
+};
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::{FEW_CALLS, StepLimit};
 use vramfit_model::settings::{Version, XlaFlags};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{EditTrial, Found, FoundRow, SearchSpec};
 use super::trial::{Measurement, find_sites, measure_plan};

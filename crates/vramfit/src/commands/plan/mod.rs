@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::Value;
+use vramfit_analysis::planning::{Moves, Offload};
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
 use vramfit_model::gpu::{Calibration, Gpu, GpuSelection};
-use vramfit_core::planning::{Moves, Offload};
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::{MAX_FRACTION, Options, Version};
-use vramfit_core::{Bytes, Error, Result};
 
 pub(crate) use self::fit::find_fitting_plan;
 pub(crate) use self::gains::{Gain, measure_gains};

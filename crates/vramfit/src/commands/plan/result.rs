@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use vramfit_core::planning::{CostKind, LeftAlone, Plan, PlanSource};
-use vramfit_core::report::{
+use vramfit_analysis::planning::{CostKind, LeftAlone, Plan, PlanSource};
+use vramfit_analysis::report::{
     AlternativeKind, Extent, PlanRow, PlanSummary, Report, conditions_json, describe_phases,
     qualify_headline,
 };
-use vramfit_core::{Bytes, Result};
+use vramfit_analysis::{Bytes, Result};
 
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
@@ -40,7 +40,7 @@ impl Found {
     /// Returns the text of the recommended plan's file.
     ///
     /// # Errors
-    /// Those of [`vramfit_core::planning::Plan::to_toml`].
+    /// Those of [`vramfit_analysis::planning::Plan::to_toml`].
     pub(super) fn plan_file(&self, spec: &SearchSpec) -> Result<String> {
         self.plan_text(&self.rows[self.recommended], spec)
     }

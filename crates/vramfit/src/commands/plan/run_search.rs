@@ -1,8 +1,8 @@
 //! The search itself: measures the program as it is, then plans, until there is nothing left to try.
 
-use vramfit_core::planning::{CostKind, pareto_front};
+use vramfit_analysis::planning::{CostKind, pareto_front};
+use vramfit_analysis::{ErrorKind, Result};
 use vramfit_model::run_config::StepLimit;
-use vramfit_core::{ErrorKind, Result};
 
 use super::measuring::Measuring;
 use super::search::{Found, SearchSpec};

@@ -1,10 +1,10 @@
 //! The search: what is searched, and what was found.
 
-use vramfit_core::analysis::{Condition, Phase};
+use vramfit_analysis::analysis::{Condition, Phase};
+use vramfit_analysis::planning::{CostKind, LeftAlone, Moves, Row, SuggestedEdit, recommend};
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
-use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, SuggestedEdit, recommend};
 use vramfit_model::run_config::{RunConfig, StepLimit};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::trial::{StepTime, XlaRemat};
 use super::vary::VariedCommand;

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use vramfit_core::analysis::{Condition, Phase, RunSummary};
-use vramfit_core::planning::{
+use vramfit_analysis::analysis::{Condition, Phase, RunSummary};
+use vramfit_analysis::planning::{
     LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites, SuggestedEdit,
 };
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
-use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::commands::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
 use crate::context::Context;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use vramfit_core::planning::Progression;
-use vramfit_core::{Error, Result};
+use vramfit_analysis::planning::Progression;
+use vramfit_analysis::{Error, Result};
 
 /// What programs call the option that sets the number of samples in a step.
 const BATCH_NAMES: [&str; 4] = ["batch", "batch-size", "global-batch", "global-batch-size"];

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use vramfit_advice::lint::{Finding, LintInput, Severity, lint};
 use vramfit_model::host::Host;
-use vramfit_core::lint::{Finding, LintInput, Severity, lint};
 use vramfit_model::settings::ResolvedSettings;
 
 use crate::python::Installed;

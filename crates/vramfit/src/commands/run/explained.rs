@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
-use vramfit_core::explain::{ExplainOptions, Log, LogScanner, ProcessState, Verdict, explain};
+use vramfit_advice::explain::{ExplainOptions, Log, LogScanner, ProcessState, Verdict, explain};
+use vramfit_analysis::report::{Extent, Report};
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
-use vramfit_core::report::{Extent, Report};
 use vramfit_model::settings::Version;
-use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{self, ExitReason};
 use crate::command_line::shell_line;

@@ -12,15 +12,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use vramfit_advice::lint::{CLOSED_GPU_RULE, Finding};
+use vramfit_analysis::planning::Plan;
+use vramfit_analysis::report::render_findings;
+use vramfit_analysis::{Bytes, ErrorKind, Result};
+use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::host::{Closed, Host};
-use vramfit_core::lint::{CLOSED_GPU_RULE, Finding};
-use vramfit_core::planning::Plan;
-use vramfit_core::report::render_findings;
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::{self, Options, ResolvedSettings, Target};
-use vramfit_core::{Bytes, ErrorKind, Result};
-use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 
 use self::publish::AppliedPlan;
 pub(crate) use self::publish::PLAN_VARIABLE;

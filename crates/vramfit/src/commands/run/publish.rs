@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 use crate::python::{Installed, MIN_PYTHON, prepend_python_path, shim_of};
 use crate::scratch::TempDirectory;

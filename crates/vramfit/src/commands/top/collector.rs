@@ -4,7 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_gpu::{DriverUnavailable, Sampler};
 
 use super::recording::Recorder;

@@ -1,7 +1,7 @@
 //! All that is known of one process.
 
 use ratatui::text::Line;
-use vramfit_core::Bytes;
+use vramfit_analysis::Bytes;
 
 use super::snapshot::{PoolRow, ProcessRow, Reading};
 use super::state::State;

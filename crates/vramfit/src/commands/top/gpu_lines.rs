@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use vramfit_core::Bytes;
+use vramfit_analysis::Bytes;
 
 use super::snapshot::{GpuRow, Reading};
 use super::table::MIN_TABLE_COLUMNS;

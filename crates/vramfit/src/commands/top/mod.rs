@@ -36,8 +36,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use ratatui::crossterm;
+use vramfit_analysis::{Error, Result};
 use vramfit_base::duration::parse_duration;
-use vramfit_core::{Error, Result};
 
 use crate::commands::results::{JsonFileArgs, JsonLines};
 use crate::output::Output;

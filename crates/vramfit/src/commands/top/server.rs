@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 use super::prometheus::text;
 use super::snapshot::Snapshot;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use vramfit_core::Bytes;
+use vramfit_analysis::Bytes;
 use vramfit_model::host::{HostGpu, Mig, Process};
 use vramfit_model::published::{
     ClientSettings, DeviceSample, Liveness, PublishedDevice, StatsHeader, StatsStatus,

@@ -2,8 +2,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+use vramfit_analysis::Bytes;
 use vramfit_base::text::{cut_end, without_folder};
-use vramfit_core::Bytes;
 use vramfit_model::published::Liveness;
 
 use super::order::SortOrder;

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use serde_json::json;
-use vramfit_core::analysis::{Condition, RunSummary, load_summary};
+use vramfit_analysis::analysis::{Condition, RunSummary, load_summary};
+use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_train::{BatchSearchResult, Config, Trial, largest_batch};
 
 use super::datasets::DatasetInfo;

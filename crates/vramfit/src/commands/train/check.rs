@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::json;
+use vramfit_analysis::{Bytes, Result};
 use vramfit_base::text::{width, wrap};
-use vramfit_core::{Bytes, Result};
 use vramfit_train::{Config, PythonName};
 
 use super::datasets::{Column, DatasetInfo};

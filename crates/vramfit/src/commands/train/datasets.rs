@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::inspect;
 use vramfit_data::load::{ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 use super::datasets;
 use super::trained_run::{ModelArgs, TrainedRun};

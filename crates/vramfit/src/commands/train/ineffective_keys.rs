@@ -1,6 +1,6 @@
 //! Keys that have no effect on a run of this length: a warning, or an error if nothing would be trained.
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_train::Config;
 
 use super::datasets::DatasetInfo;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_train::template;
 
 use super::proposal;

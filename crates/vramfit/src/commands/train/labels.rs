@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
 use vramfit_train::Config;

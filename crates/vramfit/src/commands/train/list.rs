@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::report::{Extent, Report};
-use vramfit_core::{Error, Result};
+use vramfit_analysis::report::{Extent, Report};
+use vramfit_analysis::{Error, Result};
 
 use crate::commands::results::{JsonTarget, write_page};
 use crate::files::{cannot_read, writable};

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
-use vramfit_core::report::Report;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_analysis::report::Report;
+use vramfit_analysis::{Error, ErrorKind, Result};
 
 use super::request::{NonFiniteCause, Outcome, OutcomeKind};
 use crate::child;

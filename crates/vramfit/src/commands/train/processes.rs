@@ -4,7 +4,7 @@
 //! incomplete description is an error.
 
 use serde::Serialize;
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 
 const COORDINATOR: &str = "JAX_COORDINATOR_ADDRESS";
 const PROCESS_COUNT: &str = "JAX_NUM_PROCESSES";

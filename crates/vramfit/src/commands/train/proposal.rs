@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_data::inspect::{DatasetInfo, InspectOptions, inspect_file};
 
 /// Common names of datasets of targets.

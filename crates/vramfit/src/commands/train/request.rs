@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_train::Config;
 
 use super::ProgressMode;

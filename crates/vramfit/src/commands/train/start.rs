@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use vramfit_core::{Error, Result};
+use vramfit_analysis::{Error, Result};
 use vramfit_train::Config;
 
 use super::datasets::DatasetInfo;

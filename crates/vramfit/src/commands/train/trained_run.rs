@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_data::write::Number;
 use vramfit_train::{Config, RecordedData, RunRecord};
 

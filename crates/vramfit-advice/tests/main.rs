@@ -1,0 +1,13 @@
+//! The integration tests of the crate, as one program: linking is most of what a test program costs.
+
+#![allow(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
+mod doctor;
+/// The causes of failed runs.
+mod explain {
+    mod fits;
+    mod process;
+    mod proofs;
+    mod remedies;
+}
+mod lint;
