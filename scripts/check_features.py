@@ -1,8 +1,8 @@
 """Checks that each part of the workspace is built with the same features of shared packages.
 
 Cargo builds a package once for each set of features, so `make build`, `cargo test` and
-`cargo test -p vramfit-analysis` would each build everything again. What differs has to be asked for in
-`crates/workspace-hack/Cargo.toml`.
+`cargo test -p vramfit-model` would each build everything again. What differs has to be asked for
+in `crates/workspace-hack/Cargo.toml`.
 
     python scripts/check_features.py
 """
