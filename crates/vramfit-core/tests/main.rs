@@ -20,6 +20,7 @@ mod doctor;
 /// The causes of failed runs, and what their pages promise.
 mod explain {
     mod fits;
+    mod messages;
     mod pages;
     mod process;
     mod proofs;
