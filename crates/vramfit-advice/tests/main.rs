@@ -6,6 +6,7 @@ mod doctor;
 /// The causes of failed runs.
 mod explain {
     mod fits;
+    mod messages;
     mod process;
     mod proofs;
     mod remedies;

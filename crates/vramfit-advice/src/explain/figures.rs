@@ -163,17 +163,17 @@ impl Figures {
         let known = known.or_else(|| gpu::get(named?));
         self.gpu = known.map(|gpu| gpu.name.as_str());
         self.gpu_total_bytes = gpu.or(known).map(|gpu| gpu.total_memory_bytes);
-        let told = log.find(|message| match message {
-            Message::GpuMemory { free, .. } => Some(*free),
-            _ => None,
-        });
         let total = log.find_same(|message| match message {
             Message::GpuMemory { total, .. } => Some(*total),
             _ => None,
         });
-        if let Some(((_, free), total)) = told.zip(total) {
-            self.gpu_free_bytes = Some(free);
-            self.gpu_total_bytes = Some(total);
+        if total.is_some() {
+            self.gpu_total_bytes = total;
+            let at_failure = log.find(|message| match message {
+                Message::GpuMemory { free, at_failure: true, .. } => Some(*free),
+                _ => None,
+            });
+            self.gpu_free_bytes = at_failure.map(|(_, free)| free);
         }
         let is_slice = self.gpu.and_then(gpu::get).is_some_and(|gpu| gpu.mig_parent.is_some());
         if gpu.is_none() && !is_slice {

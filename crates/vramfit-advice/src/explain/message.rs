@@ -146,6 +146,10 @@ pub(super) enum Message {
     PinnedTransfers,
     /// Something of JAX, so that JAX runs in this process.
     JaxNamed,
+    /// The plugin for CUDA 13, or its packages.
+    Cuda13Named,
+    /// The Linux of Windows, in which the driver is that of Windows.
+    Wsl,
     /// A disk is full.
     DiskFull,
     /// A release of JAX.
@@ -330,6 +334,8 @@ pub(super) enum HostFailure {
     PinnedPool,
     /// The driver refused pinned memory to XLA, which can go on without.
     PinnedRefused,
+    /// The driver refused unified memory, which is that of the GPU and of the host together.
+    UnifiedRefused,
     /// The compiler found no memory for a program, or no address.
     Compiler,
     /// The system refused memory: there is none, or a limit of the process is reached.

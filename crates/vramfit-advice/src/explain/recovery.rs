@@ -34,6 +34,15 @@ impl Recovery {
         }
     }
 
+    /// Returns the word for it in JSON, and the line that shows it.
+    pub fn label_and_line(self) -> (&'static str, u64) {
+        match self {
+            Recovery::WentOn { line } => ("went-on", line),
+            Recovery::Ended { line } => ("ended", line),
+            Recovery::Unclear { line } => ("unclear", line),
+        }
+    }
+
     /// Returns it as a note.
     pub(super) fn note(self) -> String {
         match self {

@@ -129,7 +129,9 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
                 "give each of the processes that share the GPU a part that fits",
                 run("--processes 2"),
             );
-            hide_from_tensorflow(facts).into_iter().chain([free_gpu(facts), split]).collect()
+            let others = [Some(free_gpu(facts)), pool::fitting_fraction(facts), Some(split)];
+            let first = [pool::under_wsl(facts), hide_from_tensorflow(facts)];
+            first.into_iter().chain(others).flatten().collect()
         }
         CauseId::MemoryTakenLater => {
             let why = "take the pool's whole limit at startup, so that nobody else can";

@@ -1,7 +1,7 @@
 //! What settings, by the environment of the process or by its log, and the release mean for the pool.
 
 use super::log::Log;
-use super::message::Message;
+use super::message::{HostFailure, Message};
 use super::process_state::ProcessState;
 use crate::allocator::{AllocatorKind, JaxVersion, PoolOptions};
 use crate::settings::{
@@ -53,6 +53,9 @@ impl PoolSettings {
         for (_, message) in log.messages() {
             match message {
                 Message::AsyncRefusal { .. } => read.allocator = Some(AllocatorKind::CudaAsync),
+                Message::Host { how: HostFailure::UnifiedRefused, .. } => {
+                    read.unified_memory = true;
+                }
                 Message::Setting { name, value } if process.is_none() => read.set(name, value),
                 _ => {}
             }

@@ -52,7 +52,13 @@ pub fn batch_option(command: &str) -> Option<BatchOption> {
     let found = batch_values(&words).into_iter();
     let (place, name, size) = found
         .filter_map(|(place, name, value)| Some((place, name, value.parse::<u64>().ok()?)))
-        .find(|(.., size)| *size > 0)?;
+        .filter(|(.., size)| *size > 0)
+        // Of a batch that is computed in parts, one part is in memory.
+        .min_by_key(|(place, name, _)| {
+            let name = name.unwrap_or_else(|| words[place - 1]);
+            let is_part = |word: &String| matches!(word.as_str(), "micro" | "microbatch");
+            !name_words(name).iter().any(is_part)
+        })?;
     let replaced = match name {
         Some(name) => format!("{name}={{batch}}"),
         None => "{batch}".to_owned(),
@@ -104,10 +110,27 @@ fn is_batch(name: &str) -> bool {
     if name == "-b" {
         return true;
     }
+    let words = name_words(name);
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
+    has(&SIZES) && !has(&OTHERS)
+}
+
+/// Returns the words of an option, in lower case: `train_batch`, `train-batch` and `trainBatch` have the same.
+fn name_words(name: &str) -> Vec<String> {
     let last = name.trim_start_matches('-').rsplit('.').next().unwrap_or(name);
-    let last = last.to_ascii_lowercase();
-    let words: Vec<&str> = last.split(['-', '_']).collect();
-    words.iter().any(|word| SIZES.contains(word)) && !words.iter().any(|word| OTHERS.contains(word))
+    let mut words = vec![String::new()];
+    let mut is_after_lower = false;
+    for letter in last.chars() {
+        let is_separator = matches!(letter, '-' | '_');
+        if is_separator || (letter.is_ascii_uppercase() && is_after_lower) {
+            words.push(String::new());
+        }
+        is_after_lower = letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        if let (false, Some(word)) = (is_separator, words.last_mut()) {
+            word.push(letter.to_ascii_lowercase());
+        }
+    }
+    words
 }
 
 #[cfg(test)]
@@ -190,12 +213,19 @@ mod tests {
                 Some(("python fit.py --per_device_train_batch_size={batch}", 4)),
             ),
             (
-                "python fit.py --eval_batch_size=8 --trainBatch 2 --microBatchSize 3 --batchSize 64",
+                "python fit.py --eval_batch_size=8 --batchSize 64 --microBatchSize 3",
                 Some((
-                    "python fit.py --eval_batch_size=8 --trainBatch 2 --microBatchSize 3 --batchSize {batch}",
-                    64,
+                    "python fit.py --eval_batch_size=8 --batchSize 64 --microBatchSize {batch}",
+                    3,
                 )),
             ),
+            ("python fit.py --trainBatch 2", Some(("python fit.py --trainBatch {batch}", 2))),
+            ("python fit.py --BATCH=16", Some(("python fit.py --BATCH={batch}", 16))),
+            (
+                "python fit.py --micro_batch_size=2",
+                Some(("python fit.py --micro_batch_size={batch}", 2)),
+            ),
+            ("python fit.py --testBatch 2 --nBatch 3 --batchNorm 1", None),
             ("python fit.py --batch-norm 1 --num_batch 3 --test-batch-size 10", None),
             ("python fit.py --batches many", None),
             ("python batch.py 3", None),

@@ -84,14 +84,16 @@ fn find_reason<'a>(facts: &Facts<'a>) -> (Option<HostFailure>, Option<&'a str>) 
         .messages()
         .filter_map(|(_, message)| match message {
             Message::Host { how, .. } => Some(*how),
-            Message::DriverRefusal { pinned_host: true, .. } => Some(HostFailure::PinnedPool),
+            Message::DriverRefusal { pinned_host: true, .. } => Some(HostFailure::PinnedRefused),
             _ => None,
         })
         // The kernel names what it killed after it says that it looks for it.
         .filter(|how| names.is_empty() || *how != HostFailure::KillerRan)
         .collect();
-    let killed = told.iter().find(|how| **how == HostFailure::Killed);
-    (killed.or(told.first()).copied(), names.first().copied())
+    // XLA may do without the pinned memory that the driver refuses.
+    let telling = told.iter().find(|how| **how == HostFailure::Killed);
+    let telling = telling.or(told.iter().find(|how| **how != HostFailure::PinnedRefused));
+    (telling.or(told.first()).copied(), names.first().copied())
 }
 
 /// Returns `true` if a process of this name may be the program, a part of it, or what started it.
@@ -145,6 +147,11 @@ fn judge(how: HostFailure) -> (Confidence, &'static str) {
             Confidence::Likely,
             "the driver could not pin host memory: too little is free, or a limit of the process (`ulimit -l`) forbids \
              it",
+        ),
+        HostFailure::UnifiedRefused => (
+            Confidence::Possible,
+            "the driver refused unified memory, which is that of the GPU and of the host together: the host has too \
+             little, or the system gives none of it, as under WSL2",
         ),
         HostFailure::System => (
             Confidence::Likely,

@@ -3,6 +3,7 @@ use super::{Judgement, is_gpu_memory_failure};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
+use crate::explain::figures::scale_budget;
 use crate::explain::log::Event;
 use crate::explain::message::{Message, Subject};
 use crate::explain::remedy::Remedy;
@@ -104,10 +105,10 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
             Confidence::Likely,
             "a disk is full, or a quota of it is used up".to_owned(),
         ),
-        Message::DriverError if event.text.contains("ILLEGAL_ADDRESS") => (
+        Message::DriverError if is_kernel_fault(event) => (
             Confidence::Likely,
-            "a kernel accessed memory that it does not own: a fault of the kernel or its compiler, which another \
-             release of JAX or of the library that has the kernel may not have"
+            "a kernel did what it may not, such as to access memory that it does not own: a fault of the kernel or its \
+             compiler, which another release of JAX or of the library that has the kernel may not have"
                 .to_owned(),
         ),
         Message::DriverError => (
@@ -148,6 +149,18 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         facts.log.all(is_installation).filter(|_| event.message == Message::VersionMismatch);
     let evidence = facts.quote_all(others.chain([event]));
     Some(Judgement::new(confidence, summary, evidence))
+}
+
+/// Returns `true` if the driver's error is that of a kernel that ran, not of what was around it.
+fn is_kernel_fault(event: &Event) -> bool {
+    const ERRORS: [&str; 5] = [
+        "ILLEGAL_ADDRESS",
+        "MISALIGNED_ADDRESS",
+        "ILLEGAL_INSTRUCTION",
+        "INVALID_PC",
+        "LAUNCH_FAILED",
+    ];
+    ERRORS.iter().any(|error| event.text.contains(error))
 }
 
 /// Returns the error that tells most: the first that names what failed, else the exception that came last. None
@@ -265,33 +278,53 @@ fn only_warnings(facts: &Facts<'_>) -> Option<Judgement> {
     }
     let summary =
         "the log has warnings about memory, which runs that succeed print, too; no request failed";
+    // So far beyond the budget few succeed.
+    let confidence = match facts.log.has(is_far_beyond_budget) {
+        true => Confidence::Possible,
+        false => Confidence::Likely,
+    };
     let lines = warnings.into_iter().chain(fitted);
-    Some(Judgement::likely(summary, facts.quote_all(lines)))
+    Some(Judgement::new(confidence, summary, facts.quote_all(lines)))
+}
+
+/// Returns `true` if the compiler says that a program takes a multiple of what it may.
+fn is_far_beyond_budget(message: &Message) -> bool {
+    match message {
+        Message::Rematerialization { target, reached, .. } => {
+            *reached / 2 > scale_budget(*target).max(0).unsigned_abs()
+        }
+        _ => false,
+    }
 }
 
 /// Returns what to do, for the errors that are known.
 pub(in crate::explain) fn remedies(facts: &Facts<'_>) -> Vec<Remedy> {
     let error = decisive_error(facts);
+    let upgrade = match facts.log.has(|message| *message == Message::Cuda13Named) {
+        true => "pip install --upgrade \"jax[cuda13]\"",
+        // It runs on the drivers of both.
+        false => "pip install --upgrade \"jax[cuda12]\"",
+    };
     let specific = error.and_then(|event| match &event.message {
         Message::KernelResources => Some(Remedy::new(
             "smaller-blocks",
             "use smaller blocks, fewer stages or fewer warps in the kernel; a kernel of a library has options for them",
             "",
         )),
-        Message::DriverError if event.text.contains("ILLEGAL_ADDRESS") => Some(Remedy::new(
+        Message::DriverError if is_kernel_fault(event) => Some(Remedy::new(
             "other-release",
             "upgrade JAX, and the library that has the kernel; `compute-sanitizer` names the kernel",
-            "pip install --upgrade \"jax[cuda12]\"",
+            upgrade,
         )),
         Message::VersionMismatch => Some(Remedy::new(
             "matching-libraries",
             "install the libraries that this release of JAX needs, and no others in front of them in `LD_LIBRARY_PATH`",
-            "pip install --upgrade \"jax[cuda12]\"",
+            upgrade,
         )),
         Message::PluginMismatch => Some(Remedy::new(
             "matching-plugin",
             "install jaxlib and the plugin of one release, together",
-            "pip install --upgrade \"jax[cuda12]\"",
+            upgrade,
         )),
         Message::DiskFull => Some(Remedy::new("free-disk", "make room on the disk, or use another one", "df -h")),
         _ => None,

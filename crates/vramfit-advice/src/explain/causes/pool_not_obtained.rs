@@ -87,13 +87,21 @@ fn refused_pool(facts: &Facts<'_>) -> Option<Judgement> {
     if facts.log.has(grows) {
         return None;
     }
-    let confidence = match is_planned || is_limit {
+    // There it refuses large requests also where all is free.
+    let is_wsl = facts.log.has(|message| *message == Message::Wsl);
+    let confidence = match (is_planned || is_limit) && !is_wsl {
         true => Confidence::Sure,
         false => Confidence::Likely,
     };
+    let reason = match is_wsl {
+        true => {
+            "others use the GPU's memory, or the driver, that of Windows, does not give so much at once"
+        }
+        false => "others use the GPU's memory",
+    };
     let summary = format!(
-        "the driver refused the pool's {} at startup, because others use the GPU's memory; JAX continues \
-         with a smaller pool and still shows the full limit",
+        "the driver refused the pool's {} at startup, because {reason}; JAX continues with a smaller pool and still \
+         shows the full limit",
         Bytes(size.bytes)
     );
     let mut evidence = facts.quote_all(refusals.iter().map(|(event, _)| *event));
@@ -168,7 +176,10 @@ fn empty_pool(facts: &Facts<'_>) -> Option<Judgement> {
 fn small_request(facts: &Facts<'_>) -> Option<Judgement> {
     const MAX_SMALL_BYTES: u64 = 64 << 20;
     let request = facts.request()?;
-    let unknown = facts.figures.pool_bytes.is_none() && facts.log.map().is_none();
+    // Unified memory is there also where others use the GPU.
+    let unknown = facts.figures.pool_bytes.is_none()
+        && facts.log.map().is_none()
+        && !facts.settings.unified_memory;
     (unknown && request.size.bytes <= MAX_SMALL_BYTES && facts.steps_before_failure() == 0).then(|| {
         let summary = format!(
             "{} is little for a GPU: the pool may be much smaller than intended, because others use the \

@@ -1,3 +1,4 @@
+use super::request_larger_than_gpu::beyond_all_gpus;
 use super::{Judgement, has};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
@@ -13,6 +14,7 @@ pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         .or_else(|| arguments_exceed_limit(facts))
         .or_else(|| nothing_left(facts))
         .or_else(|| beyond_the_budget(facts))
+        .or_else(|| beyond_every_gpu(facts))
         .or_else(|| by_dryrun(facts))
         .or_else(|| by_dumped_program(facts))
         .or_else(|| by_request(facts, others))
@@ -149,6 +151,36 @@ fn beyond_the_budget(facts: &Facts<'_>) -> Option<Judgement> {
         Bytes(rounded),
     );
     Some(Judgement::new(confidence, summary, facts.quote_with_request(event)))
+}
+
+/// Without a request that failed, a program that is larger than the GPU can only fail, unless it takes memory of the host.
+fn beyond_every_gpu(facts: &Facts<'_>) -> Option<Judgement> {
+    if !facts.requests.is_empty() || facts.settings.unified_memory {
+        return None;
+    }
+    let (most, of) = match facts.figures.gpu_total_bytes {
+        Some(total) => (total, "the GPU has"),
+        None => (beyond_all_gpus(), "any GPU has"),
+    };
+    let (event, bytes) = facts.log.find(|message| match message {
+        // It counts what is shared in the end twice.
+        Message::Rematerialization { reached, .. } => Some(*reached).filter(|it| it / 2 > most),
+        Message::ArgumentsExceedLimit { arguments, .. } => Some(*arguments).filter(|it| *it > most),
+        _ => None,
+    })?;
+    (!facts.goes_on_after(event)).then(|| {
+        let summary = format!(
+            "the compiler counts {} for one program, more than {of}; the log does not show the failure itself",
+            Bytes(bytes)
+        );
+        let is_counted = |message: &Message| {
+            matches!(
+                message,
+                Message::Rematerialization { .. } | Message::ArgumentsExceedLimit { .. }
+            )
+        };
+        Judgement::likely(summary, facts.quote_all(facts.log.all(is_counted)))
+    })
 }
 
 /// A routine of jaxlib found no room for its workspace, which is in the pool.

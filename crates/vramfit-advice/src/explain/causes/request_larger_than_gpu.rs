@@ -39,6 +39,11 @@ fn largest_total_bytes() -> u64 {
     totals.max().unwrap_or(u64::MAX)
 }
 
+/// Returns what no GPU has.
+pub(super) fn beyond_all_gpus() -> u64 {
+    (largest_total_bytes() as f64 * CATALOGUE_MARGIN) as u64
+}
+
 fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
     let bytes = request.size.min();
     if let Some(total) = facts.figures.gpu_total_bytes {
@@ -52,7 +57,7 @@ fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
     }
     // The pool is a part of the GPU, so its limit says nothing certain about the GPU itself.
     let largest = largest_total_bytes();
-    if bytes as f64 > largest as f64 * CATALOGUE_MARGIN {
+    if bytes > beyond_all_gpus() {
         return Some((Confidence::Sure, format!("any GPU (at most {})", Bytes(largest))));
     }
     let shown = format!("nearly every GPU (few have more than {})", Bytes(RARE_GPU_BYTES));

@@ -1,4 +1,4 @@
-use super::Judgement;
+use super::{Judgement, is_gpu_memory_failure};
 use std::collections::BTreeMap;
 
 use crate::explain::cause::Confidence;
@@ -29,15 +29,24 @@ fn rejected(facts: &Facts<'_>) -> Option<Judgement> {
                 | Message::DriverError
                 | Message::VersionMismatch
                 | Message::PluginMismatch
-        )
+                | Message::KernelResources
+                | Message::DonationError
+        ) || is_gpu_memory_failure(message)
     });
-    let is_other = has_other_reason && !facts.log.has(is_named);
-    let confidence = match facts.is_after_failure(first) || is_other {
+    let names_setting = facts.log.has(is_named);
+    let confidence = match facts.is_after_failure(first) || (has_other_reason && !names_setting) {
         true => Confidence::Possible,
+        false if !names_setting => Confidence::Likely,
         false => Confidence::Sure,
     };
     let evidence = facts.quote_all(facts.log.all(is).chain(fell_back));
-    let summary = format!("JAX, XLA or the plugin rejected a setting{effect}");
+    let what = match names_setting {
+        true => "JAX, XLA or the plugin rejected a setting",
+        false => {
+            "JAX could not load its plugin, and the log does not show why: it may have rejected a setting"
+        }
+    };
+    let summary = format!("{what}{effect}");
     Some(Judgement::new(confidence, summary, evidence))
 }
 
@@ -71,6 +80,8 @@ fn misread(facts: &Facts<'_>) -> Option<Judgement> {
     if evidence.is_empty() {
         return None;
     }
-    let summary = format!("{}; {}", finding.message, finding.fix);
+    let names_it = finding.message.contains(&finding.subject);
+    let subject = if names_it { String::new() } else { format!("`{}`: ", finding.subject) };
+    let summary = format!("{subject}{}; {}", finding.message, finding.fix);
     Some(Judgement::possible(summary, evidence))
 }

@@ -1,6 +1,6 @@
 //! Messages of XLA's allocators.
 
-use super::{Match, Pattern, after_label, contains, head, labelled_size, until};
+use super::{Match, Pattern, after_label, contains, contains_any, head, labelled_size, until};
 use crate::allocator::PoolEnd;
 use crate::explain::dump_line::PoolStats;
 use crate::explain::message::Message;
@@ -24,7 +24,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
 fn pool_refusal(at: &Match<'_>) -> Option<Message> {
     let (size, rest) = size(at.record())?;
     // The warning of autotuning and scratch memory: its caller can do without.
-    if contains(until(rest, b"*"), "withfreed_by_count") {
+    if contains_any(until(rest, b"*"), &["withfreed_by_count", "callerindicatesthatthisisnot"]) {
         return Some(Message::PoolWarning { size });
     }
     let rounded = after_label(head(rest, 48), "(roundedto").and_then(integer);

@@ -35,6 +35,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("arrayhasbeendeletedwithshape", Message::DonationError),
     Pattern::new("error:", exception),
     Pattern::new("exception:", exception),
+    Pattern::new("exceptionhasoccurred:", debugger_exception),
     Pattern::new("keyboardinterrupt", exception),
     Pattern::new("quotaexceeded", |_| {
         Some(Message::Exception {
@@ -53,6 +54,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("finishedxlacompilationof", compilation),
     Pattern::new("tracingcachemissat", cache_miss),
     Pattern::new("jax", jax_version),
+    Pattern::fixed("cuda13", Message::Cuda13Named),
     Pattern::new("bytes_in_use", |at| memory_stat(at, StatName::BytesInUse)),
     Pattern::new("peak_bytes_in_use", |at| memory_stat(at, StatName::PeakBytesInUse)),
     Pattern::new("bytes_limit", |at| memory_stat(at, StatName::BytesLimit)),
@@ -143,6 +145,20 @@ fn exception(at: &Match<'_>) -> Option<Message> {
     Some(Message::Exception { class, subject })
 }
 
+/// `Exception has occurred: FloatingPointError`, of a debugger, which has the text below.
+fn debugger_exception(at: &Match<'_>) -> Option<Message> {
+    let shown = at.block.place(at.to.min(at.block.text().len().checked_sub(1)?)).text;
+    let shown = shown.trim_start_matches([':', ' ']);
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.');
+    let name = &shown[..shown.find(|letter| !is_name(letter)).unwrap_or(shown.len())];
+    let class = name.rsplit('.').next()?.to_owned();
+    if !class.starts_with(|letter: char| letter.is_ascii_uppercase()) {
+        return None;
+    }
+    let subject = subject(&class, at.record().get(name.len()..)?);
+    Some(Message::Exception { class, subject })
+}
+
 /// Returns the class that begins at a position, where what stands there is one: a word in capitals.
 fn exception_class(at: &Match<'_>, from: usize) -> Option<String> {
     let place = at.block.place(from);
@@ -181,7 +197,7 @@ fn subject(class: &str, text: &[u8]) -> Subject {
         "nosupportedgpu",
         "visiblegpu",
         "driverversion",
-        "cudadriver",
+        "cudadriverinit",
         "unabletoinitializebackend",
         "unknownbackend",
         "unsupportedtoolchain",

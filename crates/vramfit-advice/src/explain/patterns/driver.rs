@@ -32,6 +32,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("novisiblegpudevices", installation()),
     Pattern::fixed("driverversionisinsufficient", installation()),
     Pattern::fixed("isitinstalled?", installation()),
+    Pattern::fixed("libdevicenotfoundat", installation()),
+    Pattern::fixed("errorloadingcudalibraries", installation()),
+    Pattern::fixed("unabletoloadnccllibrary", installation()),
     Pattern::fixed("cuda-enabledjaxlibisnotinstalled", installation()),
     Pattern::fixed("nokernelimageisavailable", installation()),
     Pattern::fixed("instatictlsblock", installation()),
@@ -51,6 +54,10 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("amdradeon", Message::OtherPlatform(Platform::Rocm)),
     Pattern::fixed("metaldevicesetto", Message::OtherPlatform(Platform::Metal)),
     Pattern::fixed("platform'metal'isexperimental", Message::OtherPlatform(Platform::Metal)),
+    Pattern::fixed("hiperrorinvalid", Message::DriverError),
+    Pattern::fixed("hiperrorillegal", Message::DriverError),
+    Pattern::fixed("hiperrorlaunch", Message::DriverError),
+    Pattern::fixed("hiperrornobinary", Message::DriverError),
     Pattern::new("hip_error_outofmemory", unnamed_call),
     Pattern::new("hiperroroutofmemory", unnamed_call),
     Pattern::new("cudaerrormemoryallocation", unnamed_call),
@@ -92,6 +99,11 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
         return Some(Message::MemoryNamed);
     };
     let rest = head(rest, MAX_REASON_BYTES);
+    // `failed to alloc 2147483648 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory`
+    if rest.starts_with(b"unifiedmemory") && names_memory(rest) {
+        let how = HostFailure::UnifiedRefused;
+        return Some(Message::Host { how, size: None });
+    }
     // `Failed to allocate 1409286144 bytes for new constant`: of a program that is loaded.
     if rest.starts_with(b"fornewconstant") {
         return Some(Message::OutOfMemory { size, program: None });
@@ -108,7 +120,10 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
     let refused =
         names_memory(rest) || contains(rest, "error_out") || contains(rest, "resource_exhausted");
     let host = contains(head(rest, 60), "onhost") || contains(rest, "pinnedhostmemory");
+    // `Failed to allocate device memory of 2.00MiB (2097152 bytes): INTERNAL: : CUDA_ERROR_UNKNOWN: unknown error`
+    let is_other_error = contains(rest, "cuda_error_") && !names_memory(rest);
     Some(match refused || host {
+        _ if is_other_error && !contains(rest, "cuda_error_out") => Message::DriverError,
         true => Message::DriverRefusal { size, pinned_host: host },
         false => Message::MemoryNamed,
     })

@@ -26,6 +26,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("cudamallocfailed:outofmemory", unknown),
     Pattern::new("requestedamountofgpumemory", unknown),
     Pattern::new("out_of_device_memory", unknown),
+    // Of the kernel under WSL: Windows cannot keep the memory of a process on the GPU (ENOMEM).
+    Pattern::new("dxgkio_make_resident:ioctlfailed:-12", unknown),
     // Words that say that memory ran out, and not whose.
     Pattern::new("outofmemory", named),
     Pattern::new("notenoughmemory", named),

@@ -35,6 +35,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("miopenstatus", |at| status(at, Library::Rocm)),
     Pattern::new("cufft_", |at| status(at, Library::Cufft)),
     Pattern::new("cusolvererror:", |at| status(at, Library::Cusolver)),
+    // The words of cuBLAS for the same, which may be all that there is.
+    Pattern::new("thelibrarywasnotinitialized", cublas_words),
+    Pattern::new("theresourceallocationfailed", cublas_words),
     // The words of jaxlib for the same.
     Pattern::new("cudnn", |at| words(at, Library::Cudnn)),
     Pattern::new("cublas", |at| words(at, Library::Cublas)),
@@ -46,6 +49,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("hipsparse", |at| words(at, Library::Rocm)),
     Pattern::new("rocblas", |at| words(at, Library::Rocm)),
     Pattern::new("ncclwarn", nccl),
+    Pattern::new("nccloperation", nccl_operation),
     Pattern::new("cudafailure", nccl),
     Pattern::new("ncclunhandledcudaerror", |at| library(at, Library::Nccl)),
     Pattern::new("unhandledcudaerror", |at| library(at, Library::Nccl)),
@@ -149,7 +153,12 @@ fn status_reason(status: &[u8]) -> Option<Reason> {
 /// `CUSOLVER_STATUS_ALLOC_FAILED`, also where nothing in front of it was a message. Other statuses than these are
 /// in logs of programs that go on, too.
 fn status(at: &Match<'_>, library: Library) -> Option<Message> {
+    const MAX_DISTANCE: usize = 160;
     let status = at.record();
+    // `Failed to determine cuDNN version (Note that this is expected if …): CUDNN_STATUS_INTERNAL_ERROR`
+    if contains(at.before(MAX_DISTANCE), "thisisexpected") {
+        return None;
+    }
     let reason = match status_reason(status) {
         Some(reason) if !status.is_empty() => reason,
         _ if status.starts_with(b"alloc:") => Reason::Memory,
@@ -168,6 +177,17 @@ fn words(at: &Match<'_>, library: Library) -> Option<Message> {
         _ => return None,
     };
     Some(Message::Library { library, reason })
+}
+
+/// `INTERNAL: the library was not initialized`, with the status of XLA in front.
+fn cublas_words(at: &Match<'_>) -> Option<Message> {
+    const MAX_STATUS_BYTES: usize = 12;
+    let (library, status) = (Library::Cublas, at.before(MAX_STATUS_BYTES));
+    let reason = match contains(at.pattern(), "allocationfailed") {
+        true => Reason::Memory,
+        false => Reason::Unknown,
+    };
+    (status.ends_with(b"internal:")).then_some(Message::Library { library, reason })
 }
 
 /// `Failed to create cuFFT batched plan: 2`, with the number of cuFFT's status.
@@ -215,6 +235,20 @@ fn nccl(at: &Match<'_>) -> Option<Message> {
         Some(b'\'') => Reason::Other,
         _ => Reason::Unknown,
     }))
+}
+
+/// `NCCL operation ncclCommInitRank(&comm, nranks, id, rank) failed: internal error - please report this issue to the
+/// NCCL developers`: the results that are not about CUDA or the system, which are matched by their own words.
+fn nccl_operation(at: &Match<'_>) -> Option<Message> {
+    let result = after_label(reason(at), "failed:")?;
+    let (library, reason) = (Library::Nccl, Reason::Other);
+    match result {
+        _ if result.starts_with(b"remoteprocess") => Some(Message::PeerFailure),
+        _ if result.starts_with(b"internalerror") || result.starts_with(b"invalid") => {
+            Some(Message::Library { library, reason })
+        }
+        _ => None,
+    }
 }
 
 /// `Loaded runtime CuDNN library: 8.5.0 but source was compiled with: 8.6.0`, `Found cuSPARSE version 12100, but

@@ -11,6 +11,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("acceleratelaunch", command),
     Pattern::new("batch", batch),
     Pattern::fixed("external/org_tensorflow/", Message::OldRelease),
+    Pattern::fixed("microsoft-standard-wsl2", Message::Wsl),
     Pattern::fixed("--xla_gpu_autotune_level=0", Message::AutotuningOff),
 ];
 

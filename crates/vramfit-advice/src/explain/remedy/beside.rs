@@ -161,17 +161,21 @@ pub(super) fn host_memory(facts: &Facts<'_>) -> Vec<Remedy> {
             "df -h /dev/shm",
         )];
     }
-    let is_pinned_pool = |message: &Message| match message {
-        Message::Host { how, .. } => *how == HostFailure::PinnedPool,
-        Message::DriverRefusal { pinned_host, .. } => *pinned_host,
-        _ => false,
-    };
+    let is_refused =
+        |message: &Message| matches!(message, Message::DriverRefusal { pinned_host: true, .. });
     let mut remedies = Vec::new();
-    if facts.log.has(is_pinned_pool) {
+    if has(&[HostFailure::PinnedPool]) {
         remedies.push(Remedy::new(
             "raise-pinned-limit",
             "allow a larger pool of pinned memory, or offload less",
             format!("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=128 {command}"),
+        ));
+    } else if facts.log.has(is_refused) || has(&[HostFailure::PinnedRefused]) {
+        remedies.push(Remedy::new(
+            "allow-pinned-memory",
+            "let the process pin more of the host's memory, or give the host more: under WSL2 all processes together \
+             may pin half of what `memory=` in `.wslconfig` says",
+            "ulimit -l",
         ));
     }
     if facts.log.has(|message| *message == Message::PinnedTransfers) {

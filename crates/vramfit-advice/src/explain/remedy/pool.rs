@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use super::Remedy;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
+use crate::explain::message::Message;
 use crate::settings::{MAX_FRACTION, USUAL_UNIFIED_FRACTION};
 
 /// A larger part of the GPU for the pool: where the pool has less, and where that may be enough.
@@ -73,9 +74,9 @@ fn exceeds_gpu(facts: &Facts<'_>) -> bool {
     let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
     let fraction = facts.settings.fraction_in_force().min(1.0);
     let most = limit.map(|limit| limit as f64 / fraction * MAX_FRACTION);
-    let rounded = facts.rounded_bytes();
+    let needed = facts.rounded_bytes().or(facts.need().map(|need| need.least_bytes));
     facts.figures.gpu_total_bytes.is_none()
-        && rounded.zip(most).is_some_and(|(rounded, most)| rounded as f64 > most)
+        && needed.zip(most).is_some_and(|(needed, most)| needed as f64 > most)
 }
 
 /// Uses memory of the host, where the GPU is too small by itself and both together are not.
@@ -145,6 +146,43 @@ fn larger_unified_fraction(facts: &Facts<'_>, needed: u64) -> Option<Remedy> {
 
 /// Of a GPU that is not known, what is less is no reason to use the host's memory, and what is more is too much for it.
 const OF_UNKNOWN_GPU: RangeInclusive<u64> = 8 << 30..=256 << 30;
+
+/// Asks for no more than is free: then the pool is preallocated, where else it is left to grow.
+pub(super) fn fitting_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    const LOWER_FRACTION: f64 = 0.6;
+    let figures = &facts.figures;
+    // In hundredths, rounded down.
+    let obtained = figures.pool_bytes.zip(figures.gpu_total_bytes);
+    let obtained =
+        obtained.map(|(pool, total)| (pool as f64 / total as f64 * 100.0).floor() / 100.0);
+    let before = facts.settings.fraction_in_force();
+    let fraction = obtained.filter(|it| *it > 0.0 && *it < before).unwrap_or(match before {
+        before if before > LOWER_FRACTION => LOWER_FRACTION,
+        before => (before * 50.0).floor() / 100.0,
+    });
+    let command = format!("vramfit run --fraction {fraction} -- {}", facts.command);
+    let text =
+        "where they have to stay: ask for what they leave, so that JAX has its pool from the start";
+    (facts.settings.has_pool() && fraction > 0.0)
+        .then(|| Remedy::new("lower-fraction", text, command))
+}
+
+/// From JAX 0.11 on a pool asks the driver for memory that processes can share, of which it gives less at once under WSL2
+/// (openxla/xla#48979).
+pub(super) fn under_wsl(facts: &Facts<'_>) -> Option<Remedy> {
+    const MOST_AT_ONCE: u64 = 4 << 30;
+    let is_large = facts.log.driver_refusals().any(|(_, size)| size.bytes >= MOST_AT_ONCE);
+    let is_wsl = facts.log.has(|message| *message == Message::Wsl);
+    let is_shared = facts.figures.jax.is_none_or(|jax| jax >= (0, 11, 0));
+    (is_large && is_wsl && is_shared).then(|| {
+        Remedy::new(
+            "cuda-async",
+            "use CUDA's allocator: under WSL2 the driver refuses 4 GiB and more at once of the memory that the pool of \
+             JAX 0.11 and later asks for",
+            format!("vramfit run --allocator cuda_async -- {}", facts.command),
+        )
+    })
+}
 
 /// Takes the whole limit at startup.
 pub(super) fn preallocate(facts: &Facts<'_>, why: &str) -> Remedy {

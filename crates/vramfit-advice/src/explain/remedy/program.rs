@@ -119,6 +119,8 @@ impl Shortage {
             need.live_out_bytes.saturating_sub(need.argument_bytes)
                 > need.argument_bytes.max(need.temp_bytes)
         });
+        // Where no request failed, what the compiler counts.
+        let most = facts.rounded_bytes().or(facts.need().map(|need| need.bytes));
         match facts.workload() {
             _ if is_returned => Shortage::Outputs,
             Workload::Training if is_state => Shortage::State,
@@ -126,7 +128,7 @@ impl Shortage {
             Workload::Inference if is_state => Shortage::Weights,
             Workload::Inference => Shortage::ForwardPass,
             Workload::Unknown if single_operation(facts).is_some() => Shortage::SingleOperation,
-            Workload::Unknown if facts.rounded_bytes() < Some(LARGE_BYTES) => Shortage::LiveArrays,
+            Workload::Unknown if most < Some(LARGE_BYTES) => Shortage::LiveArrays,
             Workload::Unknown => Shortage::LargeRequest,
         }
     }

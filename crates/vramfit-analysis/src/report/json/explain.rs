@@ -35,6 +35,10 @@ pub(in crate::report) fn explain(explanation: &Explanation) -> Value {
             "class": error.class,
             "evidence": error.evidence,
         })),
+        "recovery": explanation.recovery.map(|recovery| {
+            let (kind, line) = recovery.label_and_line();
+            json!({"kind": kind, "line": line})
+        }),
         "notes": explanation.notes,
     })
 }
