@@ -408,7 +408,7 @@ CASES = {
             params = train(params, memory, jax.random.key(i))
         """,
         {"params['w']": PARAMETERS, "memory['rows']": OTHER, "key": INPUT},
-        0,
+        1,
     ),
     "replay buffer that is not donated": (
         """
