@@ -64,7 +64,7 @@ force(jnp.ones((256, 2048, 3)), jnp.ones((256, 2048, 3)))
 x, w = jnp.ones((1024, 36000)), jnp.zeros(36000)
 H = jax.hessian(lambda w: jnp.mean(jnp.log1p(jnp.exp(x @ w))))(w)
 """,
-        "put the computation at program.py:4 (<module>) into a function with `jax.jit`",
+        "put the computation at program.py:5 (<module>) into a function with `jax.jit`",
         "drop ",
     ),
 }
