@@ -363,6 +363,101 @@ CASES = {
         },
         0,
     ),
+    # XLA adds the gradient to the old momentum in the product that makes it.
+    "momentum that is an output": (
+        """
+        def loss(w, x):
+            return (jnp.tanh(x @ w) ** 2).mean()
+        @jax.jit
+        def step(w, m, x):
+            m = 0.9 * m + jax.grad(loss)(w, x)
+            return w - 0.01 * m, m
+        w, m = jnp.ones((N, N)), jnp.zeros((N, N))
+        for _ in range(3):
+            w, m = step(w, m, jnp.ones((2 * N, N)))
+        """,
+        {"w": PARAMETERS, "m": MOMENTS, "x": INPUT},
+        2,
+    ),
+    # The penalty's gradient is the weight itself, which is no old state of the gradient.
+    "gradient with a penalty for large weights": (
+        """
+        @jax.jit
+        def slopes(w, x):
+            return jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean() + 0.5 * (w**2).sum())(w)
+        w = jnp.ones((N, N))
+        for _ in range(3):
+            g = slopes(w, jnp.ones((2 * N, N)))
+        """,
+        {"w": PARAMETERS, "x": INPUT},
+        0,
+    ),
+    "replay buffer": (
+        """
+        @functools.partial(jax.jit, donate_argnums=0)
+        def add(memory, row, at):
+            return {"rows": jax.lax.dynamic_update_slice(memory["rows"], row, (at, 0))}
+        @jax.jit
+        def train(params, memory, key):
+            x = memory["rows"][jax.random.randint(key, (N,), 0, 8 * N)]
+            slope = jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(params["w"])
+            return {"w": params["w"] - 0.1 * slope}
+        memory, params = {"rows": jnp.zeros((8 * N, N))}, {"w": jnp.ones((N, N))}
+        for i in range(3):
+            memory = add(memory, jnp.ones((1, N)), i)
+            params = train(params, memory, jax.random.key(i))
+        """,
+        {"params['w']": PARAMETERS, "memory['rows']": OTHER, "key": INPUT},
+        1,
+    ),
+    "replay buffer that is not donated": (
+        """
+        @jax.jit
+        def add(memory, row, at):
+            return {"rows": jax.lax.dynamic_update_slice(memory["rows"], row, (at, 0))}
+        @jax.jit
+        def train(params, memory, key):
+            x = memory["rows"][jax.random.randint(key, (8 * N,), 0, 8 * N)]
+            slope = jax.grad(lambda w: (jnp.tanh(x @ w @ w.T) ** 2).mean())(params["w"])
+            return {"w": params["w"] - 0.1 * slope}
+        memory, params = {"rows": jnp.zeros((8 * N, N))}, {"w": jnp.ones((N, 4 * N))}
+        for i in range(3):
+            memory = add(memory, jnp.ones((1, N)), i)
+            params = train(params, memory, jax.random.key(i))
+        """,
+        {"params['w']": PARAMETERS, "memory['rows']": OTHER},
+        0,
+    ),
+    # Data on their way are no state: what is made of them goes elsewhere.
+    "data that are normalized": (
+        """
+        @jax.jit
+        def normalize(data):
+            return {"x": data["x"] / data["x"].mean()}
+        @jax.jit
+        def train(params, data):
+            slope = jax.grad(lambda w: (jnp.tanh(data["x"] @ w) ** 2).mean())(params["w"])
+            return {"w": params["w"] - 0.1 * slope}
+        params = {"w": jnp.ones((N, N))}
+        for _ in range(3):
+            data = normalize({"x": jnp.ones((8 * N, N))})
+            params = train(params, data)
+        """,
+        {"params['w']": PARAMETERS, "data['x']": INPUT},
+        0,
+    ),
+    "quantized weights": (
+        """
+        W = {"q": jnp.ones((N, N), jnp.int8), "scale": jnp.ones((1, N))}
+        @jax.jit
+        def forward(W, x):
+            return jnp.tanh(x @ (W["q"].astype(x.dtype) * W["scale"]))
+        for _ in range(3):
+            y = forward(W, jnp.ones((N, N)))
+        """,
+        {"W['q']": PARAMETERS, "W['scale']": PARAMETERS, "x": INPUT},
+        0,
+    ),
 }
 NOT_DONATED = re.compile(r"`[^`]+`(?: and (\d+) more arguments?)? (?:is|are) not donated")
 
@@ -378,3 +473,78 @@ def test_a_kind_needs_evidence(dryrun, write_script, name):
     assert {path: kinds.get(path) for path in expected} == expected, kinds
     match = NOT_DONATED.search(" ".join(run.err.split()))
     assert (1 + int(match[1] or 0) if match else 0) == undonated, run.err
+
+
+# Programs whose peak is where nothing is trained, the kinds that are there, and those that are not.
+KINDS = {
+    "forces": (
+        """
+        def energy(r):
+            distance = ((r[:, None] - r[None]) ** 2).sum(-1) + 1
+            return jnp.triu(distance**-6 - distance**-3, 1).sum()
+        force = jax.jit(jax.grad(energy))
+        r = jax.random.normal(jax.random.key(0), (8 * N, 3))
+        for _ in range(3):
+            r = r - 0.01 * force(r)
+        """,
+        {"temporaries"},
+        {"gradients", "parameters"},
+    ),
+    "momenta of two models while they are evaluated": (
+        """
+        def loss(w, x):
+            return (jnp.tanh(x @ w) ** 2).mean()
+        @jax.jit
+        def step(w, m, x):
+            m = 0.9 * m + jax.grad(loss)(w, x)
+            return w - 0.01 * m, m
+        @jax.jit
+        def evaluate(w, x):
+            return jnp.sort(jnp.tanh(x @ w), axis=0)
+        x = jnp.ones((2 * N, N))
+        models = [step(jnp.ones((N, N)), jnp.zeros((N, N)), x) for _ in range(2)]
+        evaluate(models[0][0], jnp.ones((32 * N, N)))
+        """,
+        {"parameters", "optimizer_state"},
+        {"gradients"},
+    ),
+    "gradient of a function with jit": (
+        """
+        @jax.jit
+        def f(params, x):
+            for w in params:
+                x = jnp.sin(x @ w)
+            return jnp.sum(x)
+        params = [jnp.ones((N, N)) for _ in range(4)]
+        x = jnp.ones((16 * N, N))
+        slopes = jax.grad(f)(params, x)
+        """,
+        {"activations", "parameters"},
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_an_array_is_to_another_program_it_stays(dryrun, write_script, name):
+    text, expected, refuted = KINDS[name]
+    run = dryrun(write_script(program(text), "step.py"))
+    entries = run.summary["attribution"]["entries"]
+    kinds = {entry["kind"] for entry in entries if entry["bytes"] > 64}
+    assert kinds >= expected, entries
+    assert not kinds & refuted, entries
+
+
+def test_what_a_forward_pass_returns_for_the_backward_pass_are_activations(dryrun, write_script):
+    text, _, _ = KINDS["gradient of a function with jit"]
+    run = dryrun(write_script(program(text), "step.py"))
+    entries = run.summary["attribution"]["entries"]
+    saved = [entry for entry in entries if entry["kind"] == "activations"]
+    # Of each layer the cosine, of each but the first what it was given: `x` is the script's own.
+    assert {entry["site"].split("/")[-1].split(" ")[0] for entry in saved} == {"step.py:9"}
+    assert sum(entry["bytes"] for entry in saved) == 7 * 16 * 128 * 128 * 4
+    assert {entry["path"] for entry in entries if entry["kind"] == "parameters"} == {
+        f"params[{number}]" for number in range(4)
+    }
+    text = " ".join(run.err.split())
+    assert "take the gradient inside of `jax.jit`, as in `jax.jit(jax.grad(f))`: " in text

@@ -58,6 +58,15 @@ force(jnp.ones((256, 2048, 3)), jnp.ones((256, 2048, 3)))
         "compute what `jax.vmap` maps",
         "not enough alone",
     ),
+    # What `jax.hessian` holds while it computes is not for the script to drop.
+    "arrays of a computation outside of jit": (
+        """
+x, w = jnp.ones((1024, 36000)), jnp.zeros(36000)
+H = jax.hessian(lambda w: jnp.mean(jnp.log1p(jnp.exp(x @ w))))(w)
+""",
+        "put the computation at program.py:5 (<module>) into a function with `jax.jit`",
+        "drop ",
+    ),
 }
 
 

@@ -42,7 +42,33 @@ def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
         arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
         results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
         unused = _unused.get(_name(module.operation), [])
+    if not any(results):
+        arguments, results = _linearized_names(arguments, results)
     return arguments, _nnx_names.result_names(results), unused
+
+
+def _linearized_names(arguments: list[str], results: list[str]) -> tuple[list[str], list[str]]:
+    """Return the names of the forward part of a function with ``jax.jit`` that is differentiated.
+
+    JAX gives it none: the arguments are those of the function, and what follows the function's
+    results is kept for the backward part. The core knows it by ``residuals[...]``.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_pjit_linearize":
+        frame = frame.f_back
+    if frame is None:
+        return arguments, results
+    count = frame.f_locals.get("num_primals_out")
+    jaxpr: Any = frame.f_locals.get("jaxpr")
+    if isinstance(count, int) and count < len(results):
+        kept = range(len(results) - count)
+        results = [*results[:count], *(f"residuals[{number}]" for number in kept)]
+    # A release that keeps the names elsewhere goes without.
+    with contextlib.suppress(Exception):
+        names = [str(name or "") for name in jaxpr.jaxpr.debug_info.arg_names]
+        if len(names) == len(arguments) and not any(arguments):
+            arguments = names
+    return arguments, results
 
 
 def record_donations() -> None:

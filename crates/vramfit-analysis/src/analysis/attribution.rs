@@ -14,7 +14,7 @@ use super::facts::replicated_arrays::{ReplicatedArrays, ReplicatedOutputs};
 use super::failure::{EventContext, RefusedRequest};
 use super::program_slots::ProgramSlots;
 use super::programs::ProgramEntry;
-use super::roles::{ArgumentRoles, gradient};
+use super::roles::{ArgumentRoles, KnownArray, gradient};
 use crate::program::ProgramMemory;
 use crate::program::memory::Owner;
 use crate::replay::Block;
@@ -172,7 +172,11 @@ impl Attributor<'_> {
                         },
                         false => AttributionEntry::of_argument(places, *parameter, site),
                     };
-                    let known = self.known_array(block, &programs).filter(|_| !trains);
+                    // What is data here may be known better where it comes from.
+                    let is_data = argument.kind == EntryKind::Program(Owner::Batch);
+                    let known = self.known_array(block, &programs);
+                    let known = known.filter(|_| !trains || is_data);
+                    let known = known.or_else(|| self.state(block).filter(|_| is_data));
                     parts.add(known.unwrap_or(argument), bytes);
                 }
                 (_, None) if running && origin.purpose == Purpose::Scratch => {
@@ -291,33 +295,48 @@ impl Attributor<'_> {
         }
     }
 
-    /// Names an array by what it is to the programs that compute gradients: their parameter, or a gradient.
+    /// Names an array by what it is to a program that updates it.
+    fn state(&self, block: &Block) -> Option<AttributionEntry> {
+        let origin = self.sites.get(block.owner);
+        let known = self.roles.state(block, origin, &self.memories)?;
+        Some(self.named_array(known, origin))
+    }
+
+    fn named_array(&self, known: KnownArray<'_>, origin: &AllocationKey) -> AttributionEntry {
+        AttributionEntry {
+            kind: known.kind,
+            path: known.path.to_owned(),
+            shape: known.shape.to_owned(),
+            site: self.source.text(origin.site).to_owned(),
+            ..AttributionEntry::default()
+        }
+    }
+
+    /// Names an array by what it is to the programs that compute gradients: their parameter, what replaces it, what
+    /// their forward pass saves, or a gradient.
     fn known_array(
         &self,
         block: &Block,
         programs: &FxHashMap<u32, (&ProgramMemory, ProgramSlots<'_>)>,
     ) -> Option<AttributionEntry> {
         let origin = self.sites.get(block.owner);
-        let site = self.source.text(origin.site).to_owned();
-        if let Some(known) = self.roles.find(block, &self.memories) {
-            return Some(AttributionEntry {
-                kind: known.kind,
-                path: known.path.to_owned(),
-                shape: known.shape.to_owned(),
-                site,
-                ..AttributionEntry::default()
-            });
+        let made_by = programs.get(&origin.entry).filter(|_| origin.purpose == Purpose::Output);
+        let output = made_by
+            .and_then(|(memory, places)| Some((*memory, *places.others(origin.slot).first()?)));
+        if let Some((memory, output)) = output.filter(|(_, output)| output.is_residual()) {
+            return Some(AttributionEntry::of_buffer(memory, output));
         }
-        let (memory, places) = programs.get(&origin.entry)?;
-        let is_output = origin.purpose == Purpose::Output;
-        let output = places.others(origin.slot).first().filter(|_| is_output)?;
-        Some(AttributionEntry {
-            kind: gradient(memory, output)?,
-            path: output.path.clone(),
-            shape: output.shape.clone(),
-            site,
-            ..AttributionEntry::default()
-        })
+        if let Some(known) = self.roles.find(block, &self.memories) {
+            return Some(self.named_array(known, origin));
+        }
+        let (memory, output) = output?;
+        let replaced = memory.replaced_by(output).filter(|_| memory.is_differentiated());
+        let kind = match replaced.map(|argument| argument.owner) {
+            Some(owner @ (Owner::Parameters | Owner::OptimizerState)) => EntryKind::Program(owner),
+            _ => gradient(memory, output)?,
+        };
+        let (path, shape) = (&output.path, &output.shape);
+        Some(self.named_array(KnownArray { kind, path, shape }, origin))
     }
 
     /// Names arrays that the program has nothing to do with.
@@ -357,11 +376,8 @@ fn is_state(
 ) -> bool {
     let made = programs.get(&origin.entry).filter(|_| origin.purpose == Purpose::Output);
     made.is_some_and(|(memory, places)| {
-        let outputs = places.others(origin.slot);
-        outputs.first().is_some_and(|output| {
-            let mut replaced = memory.undonated.iter();
-            !output.path.is_empty() && replaced.any(|one| one.output == output.path)
-        })
+        let output = places.others(origin.slot).first();
+        output.is_some_and(|output| memory.replaced_by(output).is_some())
     })
 }
 

@@ -69,9 +69,13 @@ impl AttributionEntry {
 
     /// Names a buffer of a program by the user's line that led to it.
     pub(super) fn of_buffer(memory: &ProgramMemory, buffer: &Buffer) -> Self {
+        let (owner, path) = match buffer.is_residual() {
+            true => (Owner::Activations, String::new()),
+            false => (buffer.owner, buffer.path.clone()),
+        };
         AttributionEntry {
-            kind: EntryKind::Program(buffer.owner),
-            path: buffer.path.clone(),
+            kind: EntryKind::Program(owner),
+            path,
             site: memory.user_site(buffer.frame).unwrap_or_default().to_owned(),
             shape: buffer.shape.clone(),
             made_by: match buffer.operation.is_empty() {

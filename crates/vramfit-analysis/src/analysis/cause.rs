@@ -153,10 +153,13 @@ impl NextPeak {
         // What is not in the temporary block lives from beginning to end.
         let is_temporary = |buffer: &&Buffer| buffer.end <= last && buffer.start <= buffer.end;
         let temporaries = memory.buffers.iter().filter(is_temporary);
-        let kept: Vec<(&Buffer, AttributionEntry)> = temporaries
+        let (gone, kept): (Vec<_>, Vec<_>) = temporaries
             .map(|buffer| (buffer, AttributionEntry::of_buffer(memory, buffer)))
-            .filter(|(_, entry)| GroupKey::of(entry) != *key)
-            .collect();
+            .partition(|(_, entry)| GroupKey::of(entry) == *key);
+        // What the forward pass of another program saves lies in arrays of its own.
+        let in_block: u64 = gone.iter().map(|(buffer, _)| buffer.peak_bytes).sum();
+        let of_key = attribution.parts.iter().filter(|part| GroupKey::of(part) == *key);
+        let beside_block = of_key.map(|part| part.bytes).sum::<u64>().saturating_sub(in_block);
         let mut change = vec![0_i128; memory.instructions.len() + 1];
         for (buffer, _) in &kept {
             change[buffer.start as usize] += i128::from(buffer.bytes);
@@ -171,6 +174,7 @@ impl NextPeak {
         let (time, live) = levels.max_by_key(|(time, live)| (*live, Reverse(*time)))?;
         let time = time as u32;
         let beside = attribution.total_bytes.checked_sub(memory.temp_bytes)?;
+        let beside = beside.saturating_sub(beside_block);
         let at_time = kept
             .into_iter()
             .filter(|(buffer, _)| (buffer.start..=buffer.end).contains(&time))

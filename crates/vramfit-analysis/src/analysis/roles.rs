@@ -3,6 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::arrays::AllocationKey;
 use super::attribution_entry::EntryKind;
 use super::programs::Programs;
 use crate::program::ProgramMemory;
@@ -89,12 +90,47 @@ impl ArgumentRoles {
             shape: if is_one { &first.shape } else { "" },
         })
     }
+
+    /// Returns what an array is to a program that updates it, whatever else reads it as data: a replay buffer. It is
+    /// donated to that program, or was made by it and taken by its next call.
+    pub(super) fn state<'a>(
+        &self,
+        block: &Block,
+        origin: &AllocationKey,
+        memories: &'a FxHashMap<u32, ProgramMemory>,
+    ) -> Option<KnownArray<'a>> {
+        let donated = self.by_allocation.get(&block.number).into_iter().flatten();
+        let donated = donated.filter_map(|role| {
+            let memory = memories.get(&role.entry)?;
+            let buffer = argument_of(memory, role.parameter)?;
+            let mut undonated = memory.undonated.iter();
+            let is_donated = !undonated.any(|one| one.parameter == buffer.parameter);
+            is_donated.then_some(buffer)
+        });
+        let taken_again = self.by_site.get(&block.owner).into_iter().flatten();
+        let taken_again = taken_again.filter_map(|role| {
+            let memory = memories.get(&role.entry).filter(|_| role.entry == origin.entry)?;
+            let mut outputs = memory.buffers.iter();
+            let replaces = |output: &Buffer| {
+                output.allocation == origin.slot && output.replaces == Some(role.parameter)
+            };
+            outputs.any(replaces).then(|| argument_of(memory, role.parameter)).flatten()
+        });
+        let mut known = donated.chain(taken_again);
+        let known = known.find(|buffer| buffer.owner == Owner::OtherState);
+        known.map(|buffer| KnownArray {
+            kind: EntryKind::Program(buffer.owner),
+            path: &buffer.path,
+            shape: &buffer.shape,
+        })
+    }
 }
 
 /// Returns the output of a program that computes gradients if it is the gradient of one of its parameters.
 pub(super) fn gradient(memory: &ProgramMemory, output: &Buffer) -> Option<EntryKind> {
     let is_gradient = output.owner == Owner::Outputs
         && output.phase == Phase::Backward
+        && memory.replaced_by(output).is_none()
         && memory
             .buffers
             .iter()
@@ -114,13 +150,19 @@ pub(super) fn read_again(notes: &[Note], entry: usize, programs: &Programs) -> F
 }
 
 fn parameter_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {
-    let mut buffers = memory.buffers.iter().filter(|_| memory.is_differentiated());
+    argument_of(memory, parameter).filter(|_| memory.is_differentiated())
+}
+
+fn argument_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {
+    let mut buffers = memory.buffers.iter();
     buffers.find(|buffer| buffer.parameter == Some(parameter))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::memory::Undonated;
+    use crate::trace::{Purpose, TextId};
 
     fn buffer(owner: Owner, path: &str, parameter: u32) -> Buffer {
         Buffer {
@@ -189,5 +231,53 @@ mod tests {
         assert!(!is_gradient(0, &output(Phase::Forward)));
         let other = Buffer { shape: "f32[9]".to_owned(), ..output(Phase::Backward) };
         assert!(!is_gradient(0, &other));
+        // The momentum that XLA has added the gradient to.
+        let replacing = |argument| Buffer { replaces: Some(argument), ..output(Phase::Backward) };
+        assert!(!is_gradient(0, &replacing(0)));
+        // Nothing replaces a batch.
+        assert!(is_gradient(0, &replacing(1)));
+    }
+
+    #[test]
+    fn what_a_program_updates_is_state_for_all_that_read_it() {
+        let state = |parameter| buffer(Owner::OtherState, "rows", parameter);
+        let undonated = Undonated { parameter: Some(0), ..Undonated::default() };
+        let made = Buffer { allocation: 5, replaces: Some(0), ..output(Phase::Outside) };
+        let of = |buffers, undonated: Option<Undonated>| ProgramMemory {
+            buffers,
+            undonated: undonated.into_iter().collect(),
+            ..ProgramMemory::default()
+        };
+        let memories: FxHashMap<u32, ProgramMemory> = [
+            (0, of(vec![state(0)], None)),
+            (1, of(vec![state(0), made], Some(undonated))),
+            (2, of(vec![buffer(Owner::Batch, "x", 0)], None)),
+        ]
+        .into_iter()
+        .collect();
+        let origin = |entry, slot| AllocationKey {
+            device: 0,
+            purpose: Purpose::Output,
+            site: TextId::default(),
+            entry,
+            slot,
+        };
+        for (roles, origin, is_state) in [
+            // Donated.
+            (vec![0, 2], origin(9, 0), true),
+            // Made by the program that takes it again, …
+            (vec![1, 2], origin(1, 5), true),
+            // … another output of it, and data that it has taken once.
+            (vec![1, 2], origin(1, 6), false),
+            (vec![1, 2], origin(9, 5), false),
+            (vec![2], origin(1, 5), false),
+        ] {
+            let mut known = ArgumentRoles::default();
+            for entry in &roles {
+                known.on_argument(*entry, 0, &block(7, 3));
+            }
+            let found = known.state(&block(7, 3), &origin, &memories);
+            assert_eq!(found.map(|it| it.path), is_state.then_some("rows"), "{roles:?}");
+        }
     }
 }

@@ -238,6 +238,17 @@ impl RunSummary {
         (bytes > 0).then_some(bytes)
     }
 
+    /// Returns `false` if it is known what variables held when the program ended, and that this is less than half of
+    /// the arrays beside the program that ran: the others belong to a computation that had not ended.
+    pub fn script_keeps_arrays(&self) -> bool {
+        let parts = self.attribution.iter().flat_map(|attribution| &attribution.parts);
+        let others = parts.filter(|part| part.kind == EntryKind::OtherArrays);
+        let other_bytes = others.fold(0_u64, |sum, part| sum.saturating_add(part.bytes));
+        let holders = &self.array_holders;
+        let held_bytes = holders.iter().fold(0_u64, |sum, it| sum.saturating_add(it.bytes));
+        holders.is_empty() || held_bytes >= other_bytes / 2
+    }
+
     /// Returns how long all executions take on a device; `None` where that of a program is not known.
     pub fn execution_time(&self) -> Option<ProgramTime> {
         let mut total = ProgramTime::default();

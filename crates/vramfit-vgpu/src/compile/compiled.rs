@@ -204,9 +204,11 @@ impl CompiledProgram {
     }
 
     /// Returns `true` if the arguments of this execution tell what arrays are: it is one of the first of a program that
-    /// computes gradients. From the second on its arguments come from the update.
+    /// computes gradients, or updates arguments. From the second on its arguments come from the update.
     pub(crate) fn records_arguments(&self) -> bool {
-        self.has_backward
+        let updates =
+            !(self.program.aliases.is_empty() && self.diagnostics.replaced_arguments.is_empty());
+        (self.has_backward || updates)
             && self.recorded_executions.fetch_add(1, Ordering::Relaxed) < MAX_RECORDED_EXECUTIONS
     }
 }

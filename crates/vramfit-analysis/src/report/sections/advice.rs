@@ -5,6 +5,7 @@
 
 mod arrays;
 mod computed;
+mod operations;
 
 use std::cmp::Reverse;
 
@@ -54,19 +55,26 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         let promotion = computed::promotion(memory, gpu);
         let to = promotion.map_or("", |promotion| promotion.to.as_str());
         found.extend(promotion.and_then(|it| computed::promoted(memory, it)));
-        let operation = computed::eager_operation(memory, summary);
+        let operation = match name(program.program) {
+            operations::SPLITTING_PROGRAM => operations::split_array(memory, summary),
+            _ => operations::eager_operation(memory, summary),
+        };
         // An operation is no function of the user's.
         let function = name(program.program);
         let function = operation.is_none().then_some(function);
         let site = summary.out_of_memory().map_or("", |failure| failure.context.site.as_str());
-        let too_large = |name| computed::outputs_alone(memory, name, site, capacity_bytes);
+        let too_large = |name| operations::outputs_alone(memory, name, site, capacity_bytes);
         match function.and_then(too_large) {
             // Then no other way to compute them helps.
             Some(advice) => found.push(advice),
             None => {
-                let saved = EntryKind::Program(Owner::Activations);
-                let entry = attribution.parts.iter().find(|entry| entry.kind == saved);
-                found.extend(computed::activations(memory, entry.map(|entry| entry.site.as_str())));
+                let activations = EntryKind::Program(Owner::Activations);
+                let parts = attribution.parts.iter();
+                let saved: Vec<_> = parts.filter(|part| part.kind == activations).collect();
+                let line = saved.first().map(|entry| entry.site.as_str());
+                let saved_bytes = saved.iter().map(|part| part.bytes).sum();
+                found.extend(computed::activations(memory, saved_bytes, line));
+                found.extend(computed::gradient_inside(memory, saved_bytes));
                 // How the elements are divided among GPUs is not known when they are mapped.
                 found.extend(computed::chunks(memory).filter(|_| summary.header.devices == 1));
                 // A program that was to be in 16 bits is told what keeps it from that.
@@ -79,7 +87,8 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         found.extend(function.and_then(|name| computed::fewer_rows(memory, name, summary)));
         found.extend(operation);
         // Without the program's arguments nobody knows which arrays it uses.
-        found.extend(arrays::other_arrays(attribution));
+        let other_arrays = arrays::other_arrays(attribution);
+        found.extend(other_arrays.filter(|_| summary.script_keeps_arrays()));
     }
     found.extend(arrays::update_inside(summary));
     found.extend(fragmentation(summary));

@@ -141,9 +141,10 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     let kind = largest.kind.label();
     match largest.kind {
         EntryKind::Arrays => format!("{bytes} are {count}{}", origin(group)),
-        EntryKind::OtherArrays => {
+        EntryKind::OtherArrays if summary.script_keeps_arrays() => {
             format!("{bytes} are {count} that the script keeps{}", origin(group))
         }
+        EntryKind::OtherArrays => format!("{bytes} are {count}{}", origin(group)),
         EntryKind::Program(Owner::Outputs) => match undonated(summary) {
             Some(which) => format!("{bytes} are outputs: {}", replacements(&which, summary)),
             None => format!("{bytes} are outputs{}", named(group)),

@@ -93,7 +93,9 @@ fn group(group: &CauseGroup, summary: &RunSummary) -> String {
     match (group.workspace(), group.largest.kind) {
         _ if group.is_values() => format!("values{from}"),
         (Some(name), _) => format!("the {name}{from}"),
-        (None, EntryKind::OtherArrays) => format!("arrays that the script keeps{from}"),
+        (None, EntryKind::OtherArrays) if summary.script_keeps_arrays() => {
+            format!("arrays that the script keeps{from}")
+        }
         (None, EntryKind::Program(Owner::Outputs))
             if cause::undonated(summary).is_some()
                 && cause::useless_donation(summary).is_none() =>

@@ -21,6 +21,8 @@ pub(super) struct Arguments {
     pub(super) owners: Vec<Owner>,
     /// For each argument, the output that replaces it.
     pub(super) counterparts: Vec<Option<usize>>,
+    /// Whether gradients are taken of arguments, and no model is trained: forces on bodies, the slope of a cost.
+    pub(super) has_other_gradients: bool,
 }
 
 /// Returns the arguments that are weights by their sisters: nothing in their container is trained (`base` of LoRA),
@@ -66,7 +68,13 @@ impl Arguments {
             .map(|output| producer_of_output(graph, output))
             .map(|maker| maker.is_some_and(|at| graph.phase(at) == Phase::Backward))
             .collect();
-        let updates: Vec<Update> = outputs.map(|output| trace_update(graph, output)).collect();
+        let mut updates: Vec<Update> = outputs.map(|output| trace_update(graph, output)).collect();
+        // A gradient may have the argument itself as a summand, that of a penalty for large weights.
+        for update in updates.iter_mut().filter(|update| update.has_joined_sum) {
+            update
+                .arguments
+                .retain(|&argument| readers.get(argument).is_none_or(|readers| !readers.forward));
+        }
         let differentiated: Vec<bool> =
             readers.iter().map(|readers| readers.forward || readers.backward).collect();
         let counterparts = counterparts(program, names, &gradients, &differentiated, &updates);
@@ -100,13 +108,15 @@ impl Arguments {
             })
             .collect();
         let trains = is_training_program(&known);
+        let is_slope = |one: &Argument| one.has_gradient && one.is_differentiated();
+        let has_other_gradients = !trains && known.iter().any(is_slope);
         let mut owners: Vec<Owner> = known.iter().map(|one| of_argument(*one, trains)).collect();
         if trains {
             for number in frozen_weights(&known, &owners, &names.arguments) {
                 owners[number] = Owner::Parameters;
             }
         }
-        Arguments { owners, counterparts }
+        Arguments { owners, counterparts, has_other_gradients }
     }
 }
 

@@ -307,8 +307,11 @@ mod tests {
         let arguments = [("args[0]", 4), ("args[1]", 4), ("args[2]", 4), ("args[3]", 9)];
         let outputs = [("result[0]", 1), ("result[7]", 4), ("result[8]", 4), ("result[9]", 4)];
         let (program, names) = program(&arguments, &outputs);
-        let made_of =
-            |arguments: &[usize]| Update { has_gradient: true, arguments: arguments.to_vec() };
+        let made_of = |arguments: &[usize]| Update {
+            has_gradient: true,
+            arguments: arguments.to_vec(),
+            ..Update::default()
+        };
         // Adam: the parameter is made of both moments, too.
         let updates = [made_of(&[]), made_of(&[0, 1, 2]), made_of(&[1]), made_of(&[2])];
         let found = counterparts(&program, &names, &[false; 4], &[], &updates);
@@ -348,7 +351,11 @@ mod tests {
             program(&[("p['a']", 4), ("p['b']", 4)], &[("['a']", 4), ("['b']", 4)]);
         let found = counterparts(&program, &names, &[false; 2], &[], &[]);
         program.aliases.push(Alias { output: 0, parameter: 0, must: false });
-        let mut arguments = Arguments { owners: vec![Owner::Parameters; 2], counterparts: found };
+        let mut arguments = Arguments {
+            owners: vec![Owner::Parameters; 2],
+            counterparts: found,
+            ..Arguments::default()
+        };
         let kept = undonated(&program, &names, &arguments);
         arguments.owners[1] = Owner::Batch;
         assert!(undonated(&program, &names, &arguments).is_empty());

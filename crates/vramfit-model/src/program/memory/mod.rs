@@ -94,6 +94,8 @@ pub struct Buffer {
     pub path: String,
     /// Number of the entry parameter, for arguments.
     pub parameter: Option<u32>,
+    /// For an output with memory of its own, number of the entry parameter that it replaces.
+    pub replaces: Option<u32>,
     /// Shape in XLA's notation, such as `f32[256,1024]`.
     pub shape: String,
     /// Name of the instruction that makes it.
@@ -110,6 +112,14 @@ pub struct Buffer {
     pub stacked: bool,
     /// Whether a collective makes it.
     pub collective: bool,
+}
+
+impl Buffer {
+    /// Returns `true` if it is an output that is kept for the backward pass, which is another program: `jax.grad` of
+    /// a function with `jax.jit`. The name is vramfit's, since JAX gives none.
+    pub fn is_residual(&self) -> bool {
+        self.owner == Owner::Outputs && self.path.starts_with("residuals[")
+    }
 }
 
 /// A line of Python that led to an operation.
@@ -190,10 +200,18 @@ impl ProgramMemory {
         kept.filter_map(|one| one.parameter).collect()
     }
 
-    /// Returns `true` if the program has a backward pass.
+    /// Returns the argument that an output replaces: what its next call takes in the place of that. A batch is not
+    /// replaced by what is made of it.
+    pub fn replaced_by(&self, output: &Buffer) -> Option<&Buffer> {
+        let number = output.replaces?;
+        let mut buffers = self.buffers.iter();
+        buffers.find(|one| one.parameter == Some(number) && one.owner != Owner::Batch)
+    }
+
+    /// Returns `true` if the program has a backward pass, or is the forward pass for one.
     pub fn is_differentiated(&self) -> bool {
         let mut buffers = self.buffers.iter();
-        buffers.any(|buffer| buffer.phase == Phase::Backward)
+        buffers.any(|buffer| buffer.phase == Phase::Backward || buffer.is_residual())
     }
 
     /// Returns `true` if the program is one operation that the line `site` of the user's calls outside of `jit`,
@@ -256,6 +274,23 @@ mod tests {
         assert_eq!(memory.replaced_arguments(), [0, 1, 2, 3]);
         memory.retain_donatable(&FxHashSet::from_iter([1, 9]));
         assert_eq!(memory.replaced_arguments(), [2, 3]);
+    }
+
+    #[test]
+    fn an_output_replaces_an_argument_that_is_no_batch() {
+        let argument =
+            |owner, number| Buffer { owner, parameter: Some(number), ..Buffer::default() };
+        let memory = ProgramMemory {
+            buffers: vec![argument(Owner::OptimizerState, 0), argument(Owner::Batch, 1)],
+            ..ProgramMemory::default()
+        };
+        for (replaces, owner) in
+            [(Some(0), Some(Owner::OptimizerState)), (Some(1), None), (Some(2), None), (None, None)]
+        {
+            let output = Buffer { owner: Owner::Outputs, replaces, ..Buffer::default() };
+            let replaced = memory.replaced_by(&output);
+            assert_eq!(replaced.map(|argument| argument.owner), owner, "{replaces:?}");
+        }
     }
 
     #[test]

@@ -158,6 +158,8 @@ pub(super) fn of_argument(argument: Argument, trains: bool) -> Owner {
         false => Owner::Batch,
     };
     match meaning {
+        // Weights that are quantized, and tables of a model.
+        Meaning::Model if !is_float && !returned => Owner::Parameters,
         _ if !is_float || argument.has_gradient && !trains => otherwise,
         _ if argument.is_trained() => Owner::Parameters,
         _ if argument.has_gradient => Owner::OptimizerState,
@@ -176,11 +178,11 @@ pub(super) fn of_argument(argument: Argument, trains: bool) -> Owner {
     }
 }
 
-/// Decides who owns a value of the temporary block.
-pub(super) fn of_temporary(made_in: Phase, users: Users) -> Owner {
+/// Decides who owns a value of the temporary block, of a program whose gradients are those of a model, or not.
+pub(super) fn of_temporary(made_in: Phase, users: Users, of_model: bool) -> Owner {
     match made_in {
         Phase::Forward if users.backward => Owner::Activations,
-        Phase::Backward if users.outside || users.returned => Owner::Gradients,
+        Phase::Backward if of_model && (users.outside || users.returned) => Owner::Gradients,
         _ => Owner::Temporaries,
     }
 }
@@ -296,6 +298,8 @@ mod tests {
             (Meaning::Settled(Owner::Parameters), true, Owner::OtherState),
             (Meaning::Settled(Owner::Parameters), false, Owner::Parameters),
             (Meaning::Settled(Owner::OptimizerState), true, Owner::OptimizerState),
+            (Meaning::Model, false, Owner::Parameters),
+            (Meaning::Model, true, Owner::OtherState),
             (Meaning::Unknown, false, Owner::Batch),
         ] {
             let number = Argument { returned, is_float: false, ..argument(meaning, FORWARD) };
@@ -305,9 +309,16 @@ mod tests {
 
     #[test]
     fn an_activation_is_made_forward_and_used_backward() {
-        assert_eq!(of_temporary(Phase::Forward, FORWARD), Owner::Activations);
-        assert_eq!(of_temporary(Phase::Forward, UPDATE), Owner::Temporaries);
-        assert_eq!(of_temporary(Phase::Backward, UPDATE), Owner::Gradients);
-        assert_eq!(of_temporary(Phase::Outside, FORWARD), Owner::Temporaries);
+        for (phase, users, of_model, owner) in [
+            (Phase::Forward, FORWARD, true, Owner::Activations),
+            (Phase::Forward, UPDATE, true, Owner::Temporaries),
+            (Phase::Backward, UPDATE, true, Owner::Gradients),
+            (Phase::Outside, FORWARD, true, Owner::Temporaries),
+            (Phase::Forward, FORWARD, false, Owner::Activations),
+            // Forces are no gradients of a model.
+            (Phase::Backward, UPDATE, false, Owner::Temporaries),
+        ] {
+            assert_eq!(of_temporary(phase, users, of_model), owner, "{phase:?} {of_model}");
+        }
     }
 }

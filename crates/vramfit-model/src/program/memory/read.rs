@@ -187,7 +187,10 @@ impl<'a> Reader<'a> {
             .and_then(|output| producer_of_output(self.graph, output))
             .or(place.map(|place| place.0));
         let path = output.and_then(|output| self.names.outputs.get(output));
+        let mut replaced = self.arguments.counterparts.iter();
+        let replaced = replaced.position(|by| by.is_some() && *by == output);
         Buffer {
+            replaces: replaced.and_then(|argument| u32::try_from(argument).ok()),
             owner: match allocation.class {
                 BufferClass::Constant => Owner::Constants,
                 BufferClass::Temporary => Owner::Temporaries,
@@ -323,7 +326,8 @@ impl<'a> Reader<'a> {
         }
         buffer.shape = shape(self.graph, best);
         buffer.stacked = places.iter().any(|place| writes_slices(self.graph, place.0));
-        buffer.owner = of_temporary(buffer.phase, users_of(self.graph, &places));
+        let of_model = !self.arguments.has_other_gradients;
+        buffer.owner = of_temporary(buffer.phase, users_of(self.graph, &places), of_model);
         buffer
     }
 

@@ -105,6 +105,9 @@ struct Columns {
     /// From 1; 0 is none.
     #[prost(uint32, repeated, tag = "13")]
     frame: Vec<u32>,
+    /// From 1; 0 is none. Traces of earlier versions have no such column.
+    #[prost(uint32, repeated, tag = "14")]
+    replaces: Vec<u32>,
 }
 
 impl ProgramMemory {
@@ -126,6 +129,7 @@ impl ProgramMemory {
             columns.instruction.push(texts.number(&buffer.instruction));
             columns.operation.push(texts.number(&buffer.operation));
             columns.frame.push(encode_option(buffer.frame));
+            columns.replaces.push(encode_option(buffer.replaces));
         }
         let frames = self.frames.iter().map(|frame| StoredFrame {
             site: texts.number(&frame.site),
@@ -229,6 +233,7 @@ impl ProgramMemory {
                 instruction: text(cell(&columns.instruction, at)?)?,
                 operation: text(cell(&columns.operation, at)?)?,
                 frame,
+                replaces: columns.replaces.get(at).copied().and_then(decode_option),
                 ..decode_flags(columns.flags[at]).ok_or_else(damaged)?
             })
         };
@@ -312,6 +317,7 @@ mod tests {
             instruction: format!("fusion.{number}"),
             operation: "jit(f)/mul".to_owned(),
             frame: (number > 1).then_some(number % 2),
+            replaces: (number % 3 == 1).then_some(number),
             phase: PHASES[number as usize % 3],
             rematerialized: number % 3 == 0,
             stacked: number % 4 == 0,

@@ -22,6 +22,8 @@ pub(super) struct Update {
     pub(super) has_gradient: bool,
     /// Numbers of the arguments whose values go into it, value by value, in ascending order.
     pub(super) arguments: Vec<usize>,
+    /// Whether the way to them leads through a product that makes a gradient and adds it to something.
+    pub(super) has_joined_sum: bool,
 }
 
 /// Finds out how an output of the program is computed.
@@ -35,6 +37,7 @@ pub(super) fn trace_update(graph: &HloGraph<'_>, output: usize) -> Update {
     while let Some(place) = open.pop() {
         let before = step_back(graph, place);
         update.has_gradient |= before.is_gradient;
+        update.has_joined_sum |= before.is_gradient && !before.places.is_empty();
         update.arguments.extend(before.argument);
         for place in before.places {
             if seen.len() < MAX_VISITED_POSITIONS && seen.insert(place) {
@@ -81,14 +84,13 @@ fn step_back(graph: &HloGraph<'_>, place: HloPosition) -> Sources {
     if let Some(before) = pass_back(graph, place) {
         return before;
     }
-    match graph.phase_of_one(at) {
-        Phase::Backward => return Sources::GRADIENT,
-        Phase::Forward => return Sources::default(),
-        Phase::Outside => {}
-    }
     let opcode = graph.get(at).opcode.as_str();
-    if opcode == "custom-call" {
-        return product_with_addend(graph, place);
+    let phase = graph.phase_of_one(at);
+    match phase {
+        Phase::Forward => return Sources::default(),
+        _ if opcode == "custom-call" => return product_with_addend(graph, place, phase),
+        Phase::Backward => return Sources::GRADIENT,
+        Phase::Outside => {}
     }
     if part != WHOLE {
         return Sources::default();
@@ -119,16 +121,17 @@ fn step_back(graph: &HloGraph<'_>, place: HloPosition) -> Sources {
 }
 
 /// A product of matrices that XLA has joined with the addition of a third: the momentum, to which the
-/// gradient is added.
-fn product_with_addend(graph: &HloGraph<'_>, (at, part): HloPosition) -> Sources {
-    let factors = [0, 1].into_iter().filter_map(|number| graph.operand(at, number));
+/// gradient is added. It has the name of the product or of the addition, and so the phase of either.
+fn product_with_addend(graph: &HloGraph<'_>, (at, part): HloPosition, phase: Phase) -> Sources {
+    let mut factors = [0, 1].into_iter().filter_map(|number| graph.operand(at, number));
     let is_gradient =
-        factors.map(|factor| graph.phase(factor)).any(|phase| phase == Phase::Backward);
+        phase == Phase::Backward || factors.any(|factor| graph.phase(factor) == Phase::Backward);
     let first = (at, if part == WHOLE { WHOLE } else { 0 });
     let addend = graph.operand(at, 2).map(|addend| (addend, WHOLE));
     let addend = addend.filter(|&addend| graph.elements(addend) == graph.elements(first));
     match addend {
         Some(addend) => Sources { is_gradient, ..Sources::places([addend]) },
+        None if phase == Phase::Backward => Sources::GRADIENT,
         None => Sources::default(),
     }
 }

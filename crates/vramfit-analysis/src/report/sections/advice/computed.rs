@@ -11,21 +11,22 @@ use crate::section::Advice;
 /// Activations that are less than one in this many of a program are left out.
 const MIN_ACTIVATIONS_FRACTION: u64 = 4;
 
-/// What the forward pass saves for the backward pass.
-///
-/// `line` is where the largest entry of the breakdown comes from.
-pub(super) fn activations(memory: &ProgramMemory, line: Option<&str>) -> Option<Advice> {
-    let bytes = memory.bytes_of(Owner::Activations);
-    if bytes < memory.occupied_bytes() / MIN_ACTIVATIONS_FRACTION {
+/// What the forward pass saves for the backward pass: so many bytes, the largest entry of the breakdown from `line`.
+pub(super) fn activations(
+    memory: &ProgramMemory,
+    bytes: u64,
+    line: Option<&str>,
+) -> Option<Advice> {
+    if bytes == 0 || bytes < memory.occupied_bytes() / MIN_ACTIVATIONS_FRACTION {
         return None;
     }
     let buffers = memory.buffers.iter();
     let saved = buffers.filter(|buffer| buffer.owner == Owner::Activations);
-    let largest = saved.max_by_key(|buffer| buffer.peak_bytes)?;
+    let largest = saved.max_by_key(|buffer| buffer.peak_bytes);
     let line = line.filter(|line| !line.is_empty());
     let at = line.map_or_else(String::new, |line| format!(", the largest at {}", file_name(line)));
     let remedy = match memory.buffers.iter().any(is_rematerializing) {
-        false if is_checkpointed(largest) => {
+        false if largest.is_some_and(is_checkpointed) => {
             "it is inside a `jax.checkpoint` that recomputes nothing, as its `policy` keeps all; with \
              `policy=None` it saves only the inputs; `vramfit plan` measures others"
         }
@@ -43,6 +44,20 @@ pub(super) fn activations(memory: &ProgramMemory, line: Option<&str>) -> Option<
         text: format!(
             "rematerialize more (`jax.checkpoint`): {} are saved activations{at}; {remedy}",
             Bytes(bytes),
+        ),
+    })
+}
+
+/// One program for both passes, where the forward pass is a program of its own that returns what it saves.
+pub(super) fn gradient_inside(memory: &ProgramMemory, saved_bytes: u64) -> Option<Advice> {
+    let bytes = saved_bytes.saturating_sub(memory.bytes_of(Owner::Activations));
+    (bytes > 0).then(|| Advice {
+        bytes,
+        text: format!(
+            "take the gradient inside of `jax.jit`, as in `jax.jit(jax.grad(f))`: {} are saved activations that one \
+             program returns and another takes, since the gradient is taken outside; in one program XLA saves fewer, and \
+             reuses the memory of each after its last use",
+            Bytes(bytes)
         ),
     })
 }
@@ -96,8 +111,31 @@ fn is_rematerializing(buffer: &Buffer) -> bool {
     scopes.any(|scope| scope.contains("rematted_computation"))
 }
 
+/// JAX's names of operations that compute in no type of 16 bits.
+const WIDE_OPERATIONS: [&str; 12] = [
+    "cholesky",
+    "eig",
+    "eigh",
+    "fft",
+    "geqrf",
+    "householder_product",
+    "lu",
+    "qr",
+    "schur",
+    "svd",
+    "triangular_solve",
+    "tridiagonal",
+];
+
 /// Activations in 32 bits where 16 would do, in the type whose matrices the GPU multiplies.
 pub(super) fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
+    // Their own steps are named by `jit(cholesky)` or `jvp(cholesky)`.
+    fn scopes(buffer: &Buffer) -> impl Iterator<Item = &str> {
+        buffer.operation.split(['/', '(', ')'])
+    }
+    if memory.buffers.iter().flat_map(scopes).any(|name| WIDE_OPERATIONS.contains(&name)) {
+        return None;
+    }
     let is_wide =
         |buffer: &&Buffer| buffer.owner == Owner::Activations && buffer.shape.starts_with("f32[");
     let wide = memory.buffers.iter().filter(is_wide);
@@ -179,82 +217,6 @@ pub(super) fn double_precision(memory: &ProgramMemory) -> Option<Advice> {
     })
 }
 
-/// Results that have no room whatever else a program needs. `site` is where it was called.
-pub(super) fn outputs_alone(
-    memory: &ProgramMemory,
-    program: &str,
-    site: &str,
-    capacity_bytes: u64,
-) -> Option<Advice> {
-    let bytes = memory.bytes_of(Owner::Outputs);
-    let text = match memory.is_eager_operation(site) {
-        true => format!("make a smaller array at {}, or a part at a time: it is", file_name(site)),
-        false => {
-            format!("return less from `{program}`, or a part in each call: its outputs alone are")
-        }
-    };
-    (bytes > capacity_bytes).then(|| Advice {
-        bytes,
-        text: format!("{text} {}, more than the pool's {}", Bytes(bytes), Bytes(capacity_bytes)),
-    })
-}
-
-/// JAX's names of operations whose result XLA stores as a whole: it fuses none of them with what follows.
-const UNFUSED_OPERATIONS: [&str; 14] = [
-    "all_gather",
-    "cholesky",
-    "conv_general_dilated",
-    "custom_call",
-    "dot_general",
-    "eigh",
-    "fft",
-    "geqrf",
-    "householder_product",
-    "ragged_dot_general",
-    "sort",
-    "svd",
-    "top_k",
-    "triangular_solve",
-];
-
-/// Operations outside of `jax.jit`, each of which returns an array, in one program; a part of the result at a time where
-/// that changes nothing.
-pub(super) fn eager_operation(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
-    const MIN_ARGUMENT_BYTES: u64 = 1024;
-    let site = &summary.out_of_memory()?.context.site;
-    // What makes an array of nothing is no step of a computation.
-    let computes = memory
-        .buffers
-        .iter()
-        .any(|buffer| buffer.parameter.is_some() && buffer.bytes >= MIN_ARGUMENT_BYTES);
-    (computes && memory.is_eager_operation(site)).then(|| {
-        let bytes = memory.bytes_of(Owner::Outputs);
-        let (at, size) = (file_name(site), Bytes(bytes));
-        let text = match find_unfused_operation(memory) {
-            Some(operation) => format!(
-                "compute a part of the result at {at} at a time, such as some of its rows: it is {size}, and XLA stores \
-                 the result of `{operation}` as a whole, in a function with `jax.jit` as well"
-            ),
-            None => format!(
-                "put the computation at {at} into a function with `jax.jit`: outside of it each operation returns an \
-                 array, here of {size}, and XLA cannot fuse it with what follows"
-            ),
-        };
-        Advice { bytes, text }
-    })
-}
-
-/// Returns the operation that makes the largest output, where XLA fuses it with nothing that follows.
-fn find_unfused_operation(memory: &ProgramMemory) -> Option<&str> {
-    let outputs = memory.buffers.iter().filter(|buffer| buffer.owner == Owner::Outputs);
-    let largest = outputs.max_by_key(|buffer| buffer.bytes)?;
-    let name = largest.operation.rsplit('/').next()?;
-    let is_stored = UNFUSED_OPERATIONS.contains(&name)
-        || name.starts_with("scatter")
-        || name.starts_with("cum");
-    is_stored.then_some(name)
-}
-
 /// A part of the rows of an argument in each call, where a program that does not train has a value with as many.
 pub(super) fn fewer_rows(
     memory: &ProgramMemory,
@@ -314,7 +276,6 @@ pub(super) fn smaller_batch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::memory::Frame;
 
     fn saved(operation: &str) -> Buffer {
         Buffer {
@@ -336,8 +297,9 @@ mod tests {
 
     #[test]
     fn a_program_that_rematerializes_is_not_advised_to() {
-        let text =
-            |operations: &[&str]| activations(&memory(operations), None).expect("all of it").text;
+        let text = |operations: &[&str]| {
+            activations(&memory(operations), 4096, None).expect("all of it").text
+        };
         let plain = text(&["jit(step)/jvp()/dot_general"]);
         assert!(
             plain.contains("(`jax.checkpoint`): 4.0 KiB are saved activations; around a layer"),
@@ -365,34 +327,32 @@ mod tests {
     }
 
     #[test]
-    fn an_array_that_has_no_room_is_made_smaller_where_it_is_made() {
-        let text = |frame: Option<u32>| {
-            let array = Buffer {
-                owner: Owner::Outputs,
-                bytes: 8,
-                peak_bytes: 8,
-                frame,
-                ..Buffer::default()
-            };
-            let frames = ["a.py:1 (f)", "a.py:2 (f)"]
-                .map(|site| Frame { site: site.to_owned(), ..Frame::default() });
-            let (buffers, frames) = (vec![array], frames.to_vec());
-            let memory = ProgramMemory { buffers, frames, ..ProgramMemory::default() };
-            assert!(outputs_alone(&memory, "jit_zeros", "a.py:1 (f)", 8).is_none());
-            outputs_alone(&memory, "jit_zeros", "a.py:1 (f)", 4).expect("no room").text
-        };
-        assert!(
-            text(Some(0))
-                .starts_with("make a smaller array at a.py:1 (f), or a part at a time: it is 8 B")
-        );
-        assert!(text(Some(1)).starts_with("return less from `jit_zeros`"));
-        assert!(text(None).starts_with("return less from `jit_zeros`"));
-    }
-
-    #[test]
     fn the_type_is_one_that_the_gpu_multiplies() {
         let text = |gpu| precision(&memory(&["a"]), gpu).expect("wide").text;
         assert!(text("h100-80g").starts_with("compute in bfloat16: 4.0 KiB"));
         assert!(text("t4").starts_with("compute in float16: 4.0 KiB"));
+    }
+
+    #[test]
+    fn what_computes_in_no_narrower_type_is_not_to_be_computed_in_one() {
+        for (operation, is_advised) in [
+            ("jit(nll)/jvp(jit(cholesky))/select_n", false),
+            ("jit(nll)/jvp()/cholesky", false),
+            ("jit(f)/transpose(jvp())/triangular_solve", false),
+            ("jit(f)/fft", false),
+            ("jit(f)/fft_size", true),
+        ] {
+            let advice = precision(&memory(&["jit(f)/jvp()/tanh", operation]), "h100-80g");
+            assert_eq!(advice.is_some(), is_advised, "{operation}");
+        }
+    }
+
+    #[test]
+    fn what_another_program_saves_may_be_saved_inside_of_one() {
+        let inside = memory(&["jit(f)/jvp()/tanh"]);
+        assert!(gradient_inside(&inside, 4096).is_none());
+        let advice = gradient_inside(&inside, 3 * 4096).expect("two thirds are elsewhere");
+        assert_eq!(advice.bytes, 8192);
+        assert!(advice.text.contains("`jax.jit(jax.grad(f))`: 8.0 KiB"), "{}", advice.text);
     }
 }
