@@ -117,7 +117,7 @@ class PlanApplier:
             return True
         return any(_is_same_function(plan.inside, definition) for plan in self.plans)
 
-    def on_trace(self, site: Site, trace: Any) -> None:
+    def on_trace(self, site: Site, kept_line: str | None) -> None:
         """Note which entries should be met in the function."""
         with self._lock:
             for plan in self.plans:

@@ -80,8 +80,8 @@ class _CurrentPlanner:
         planner = getattr(_current, "planner", None)
         return planner is not None and planner.traces(definition, is_within)
 
-    def on_trace(self, site: Site, trace: Any) -> None:
-        _current.planner.on_trace(site, trace)
+    def on_trace(self, site: Site, kept_line: str | None) -> None:
+        _current.planner.on_trace(site, kept_line)
 
     def segments(self, site: Site) -> Sequence[Segment] | None:
         segments: Sequence[Segment] | None = _current.planner.segments(site)
