@@ -40,7 +40,13 @@ class _Failed(Exception):
 
 def in_child(name, planner=None):
     """Make a run in a process of its own, and return the leaves of its results and its output."""
-    printed = tempfile.TemporaryFile()
+    with tempfile.TemporaryFile() as printed:
+        result = _result_of_child(name, planner, printed)
+        printed.seek(0)
+        return [*result, printed.read().decode()]
+
+
+def _result_of_child(name, planner, printed):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -67,8 +73,7 @@ def in_child(name, planner=None):
     os.waitpid(child, 0)
     if isinstance(result, str):
         raise _Failed(result)
-    printed.seek(0)
-    return [*result, printed.read().decode()]
+    return result
 
 
 def difference(one, other):

@@ -48,7 +48,7 @@ def noting_reads() -> Iterator[list[str]]:
     try:
         yield lines
     finally:
-        active.remove(lines)
+        active.pop()  # not by `remove`: an equal list may be that of a function around it
 
 
 def _noting(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -56,10 +56,8 @@ def _noting(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(ask)
     def noting(self: Any) -> Any:
-        if (
-            isinstance(self._trace, EagerTrace)
-            and sys._getframe(1).f_code.co_name not in _ATTRIBUTES
-        ):
+        asked_by = sys._getframe(1).f_code.co_name
+        if isinstance(self._trace, EagerTrace) and asked_by not in _ATTRIBUTES:
             frame = user_frame()
             line = "" if frame is None else site_of(frame.f_code, frame.f_lineno)
             for lines in getattr(_reads, "lines", ()):

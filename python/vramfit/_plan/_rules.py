@@ -43,9 +43,9 @@ class SiteTrace(partial_eval.DynamicJaxprTrace):  # type: ignore[misc]
     ) -> Any:
         """Call the rule, if its operands are differentiated."""
         # A rule that is told which tangents are zero may be traced for several combinations.
-        if not parameters["symbolic_zeros"] and not _is_of_jax(fun):
-            if any(_are_differentiated(self, tracers)):
-                fun, jvp = _from_jvp(self.of_rules, fun, jvp, tracers)
+        has_one_trace = not parameters["symbolic_zeros"] and not _is_of_jax(fun)
+        if has_one_trace and any(_are_differentiated(self, tracers)):
+            fun, jvp = _from_jvp(self.of_rules, fun, jvp, tracers)
         return super().process_custom_jvp_call(primitive, fun, jvp, tracers, **parameters)
 
     def process_custom_vjp_call(
@@ -99,7 +99,8 @@ def _variable(trace: Any, tracer: Any) -> Any:
 
 
 def _has_derivative(aval: Any) -> bool:
-    return jax.numpy.issubdtype(getattr(aval, "dtype", None), jax.numpy.inexact)
+    dtype = getattr(aval, "dtype", None)
+    return dtype is not None and bool(jax.numpy.issubdtype(dtype, jax.numpy.inexact))
 
 
 def _from_forward(
