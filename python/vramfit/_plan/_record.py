@@ -10,6 +10,7 @@ from typing import Any
 
 from vramfit._plan._evaluate import Site, nested_sites
 from vramfit._plan._segment import Segment
+from vramfit._plan._trace import Traced
 
 
 class SiteRecorder:
@@ -39,11 +40,14 @@ class SiteRecorder:
         """Return whether the function may be traced."""
         return definition not in self._left_alone
 
-    def on_trace(self, site: Site, kept_line: str | None) -> None:
+    def on_trace(self, site: Site, traced: Traced) -> None:
         """Record a function and what is nested in it."""
+        line = traced.kept_line()
         with self._lock:
-            if kept_line is not None:
-                self._leave_alone(site.definition, "value_kept", kept_line)
+            if line is not None:
+                # Outside of `jax.jit` the program may read the value at any time.
+                reason = "value_read" if traced.is_eager else "value_kept"
+                self._leave_alone(site.definition, reason, line)
             for each in (site, *nested_sites(site)):
                 self._record(each)
 

@@ -4,7 +4,7 @@ Where JAX differentiates such a function it calls the rule, and not the function
 jaxpr calls the function first, and the rule when the jaxpr is differentiated: a program's Python
 would run twice, and a rule's effects would not be in the jaxpr. So the rule is called while the
 program is traced, and what it does is what the function does from then on.
-Relies on the traces of ``jax._src``; seen to work with JAX 0.10.2.
+Relies on the traces of ``jax._src``; seen to work with JAX 0.10.2; read in 0.6.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ def differentiated_variables(arguments: Iterable[Any], equations: Iterable[Any])
 
 def _variable(trace: Any, tracer: Any) -> Any:
     """Return the variable of a tracer; None if it has none."""
-    if hasattr(tracer, "val"):
-        return None if hasattr(tracer.val, "val") else tracer.val
-    return trace.frame.tracer_to_var.get(id(tracer))  # until JAX 0.7
+    # The latter until JAX 0.6.
+    is_new = hasattr(tracer, "val")
+    atom = tracer.val if is_new else trace.frame.tracer_to_var.get(id(tracer))
+    return None if hasattr(atom, "val") else atom
 
 
 def _has_derivative(aval: Any) -> bool:

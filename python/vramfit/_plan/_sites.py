@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import Site, evaluate
 from vramfit._plan._segment import Segment
-from vramfit._plan._trace import trace
+from vramfit._plan._trace import Traced, trace
 
 # Functions whose first argument is differentiated.
 DIFFERENTIATING = ("grad", "value_and_grad", "vjp", "linearize")
@@ -38,14 +38,8 @@ class Planner(Protocol):
             is_within: Whether it is called by a function that is being traced.
         """
 
-    def on_trace(self, site: Site, kept_line: str | None) -> None:
-        """Take note of a function that was traced.
-
-        Args:
-            site: The function.
-            kept_line: The line that made a value of the trace which something keeps, and which
-                cannot be used outside of it; None if nothing does.
-        """
+    def on_trace(self, site: Site, traced: Traced) -> None:
+        """Take note of a function that was traced."""
 
     def segments(self, site: Site) -> Sequence[Segment] | None:
         """Return what to rematerialize; None leaves that to the program."""
@@ -126,7 +120,7 @@ def as_site(function: Callable[..., Any], kind: str, planner: Planner) -> Callab
                 # What is mapped belongs to the function that is differentiated.
                 own_depth = depth if kind == "grad" else depth - 1
                 site = Site(kind, definition, definition, traced.jaxpr, own_depth)
-                planner.on_trace(site, traced.kept_line)
+                planner.on_trace(site, traced)
                 result = traced.rebuild(evaluate(site, traced.arguments, planner.segments))
         if depth == 0:
             planner.on_return()

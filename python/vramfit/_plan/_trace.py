@@ -32,8 +32,19 @@ class Traced:
     arguments: list[Any]
     # Makes the result of the function of the results of the jaxpr.
     rebuild: Callable[[list[Any]], Any]
-    # The line that made a value which outlives the call, and cannot be used after it.
-    kept_line: str | None
+    # Whether the call is outside of `jax.jit`, where JAX knows every value.
+    is_eager: bool
+    # JAX's, which is over.
+    trace: Any
+
+    def kept_line(self) -> str | None:
+        """Return the line that made a value of the trace which something keeps; None if none is."""
+        from jax._src import source_info_util
+
+        for tracer in _kept_tracers(self.trace):
+            info = getattr(tracer, "_line_info", None)
+            return source_info_util.summarize(info) if info is not None else ""
+        return None
 
 
 def trace(
@@ -94,17 +105,14 @@ def trace(
                 raise
             lines = lines or [_user_line(error)]
             closed = None
-    kept_line = None
     if not lines and is_eager:
         lines = [user_line(eqn) for eqn in closed.jaxpr.eqns if _calls_host(eqn)]
-    if not lines:
-        kept_line = _bind_kept_values(own_trace, closed, call.arguments)
-        if is_eager and kept_line is not None:
-            # JAX knows the value, and the program may ask for it at any time.
-            lines = [kept_line]
     if lines:
         on_value_read(lines[0])
         return None
+
+    if not is_eager:
+        _bind_kept_values(own_trace, closed, call.arguments)
 
     def rebuild(results: list[Any]) -> Any:
         rest = iter(results)
@@ -113,7 +121,7 @@ def trace(
             result_tree, [static[i] if i in static else next(rest) for i in range(count)]
         )
 
-    return Traced(FlatJaxpr(closed), call.arguments, rebuild, kept_line)
+    return Traced(FlatJaxpr(closed), call.arguments, rebuild, is_eager, own_trace)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,36 +182,37 @@ class _Call:
         )
 
 
-def _bind_kept_values(own_trace: Any, closed: Any, arguments: Sequence[Any]) -> str | None:
+def _kept_tracers(trace: Any) -> list[Any]:
+    """Return what is kept of the values of a trace that is over."""
+    from jax._src import core
+
+    def tracers() -> list[Any]:
+        return [each for each in gc.get_referrers(trace) if isinstance(each, core.Tracer)]
+
+    if trace is None or not tracers():
+        return []
+    gc.collect()  # what is left in reference cycles is kept by nobody
+    return tracers()
+
+
+def _bind_kept_values(own_trace: Any, closed: Any, arguments: Sequence[Any]) -> None:
     """Let values that something keeps, such as random keys, be values of the outer trace.
 
     Without a trace of its own a function computes there what it does not differentiate.
-
-    Returns:
-        The line that made a value which is still one of the trace; None if there is none.
     """
-    from jax._src import core, source_info_util
     from jax._src.interpreters import partial_eval
 
-    def tracers() -> list[Any]:
-        return [each for each in gc.get_referrers(own_trace) if isinstance(each, core.Tracer)]
-
-    if own_trace is None or not tracers():
-        return None
-    gc.collect()  # what is left in reference cycles is kept by nobody
+    kept = _kept_tracers(own_trace)
+    if not kept:
+        return
     outer = _OuterValues(closed, arguments)
-    for tracer in tracers():
+    for tracer in kept:
         value = outer.value(getattr(tracer, "val", None))
         # Other tracers, as those of `jax.vmap`, cannot take its place.
         if type(value) is type(tracer) is partial_eval.DynamicJaxprTracer:
             for name in _slots(type(tracer)):
                 if hasattr(value, name):
                     setattr(tracer, name, getattr(value, name))
-    # What a tracer was made of, it has kept until now.
-    for tracer in tracers():
-        info = getattr(tracer, "_line_info", None)
-        return source_info_util.summarize(info) if info is not None else ""
-    return None
 
 
 def _calls_host(eqn: Any) -> bool:
