@@ -1,4 +1,4 @@
-"""Trains a program of `programs.py`, or makes a run of `runs.py`: ``python run_program.py NAME``.
+"""Trains a program of `programs.py`, or makes a run of `runs.py` or of `styles.py`, by its name.
 
 The data of the programs is repeated, so that activations are most of their memory; they train for
 two steps. Without a name, the names are printed, each with the number of GPUs that it needs.
@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from programs import PROGRAMS
 from runs import RUNS
+from styles import RUNS as STYLES
 
 REPETITIONS = 256
 # Its data belongs to a given graph.
@@ -37,9 +38,9 @@ def main(name):
 if len(sys.argv) == 1:
     for name in PROGRAMS:
         print(name, 8 if name == "sharded" else 1)
-    for name in RUNS:
+    for name in RUNS | STYLES:
         print(name, 8)
 elif sys.argv[1] in PROGRAMS:
     main(sys.argv[1])
 else:
-    RUNS[sys.argv[1]]()
+    (RUNS | STYLES)[sys.argv[1]]()

@@ -32,7 +32,7 @@ class Rewrite:
     def traces(self, definition, is_within):
         return self.active
 
-    def on_trace(self, site, trace):
+    def on_trace(self, site, traced):
         pass
 
     def on_value_read(self, definition, line):

@@ -29,7 +29,7 @@ from vramfit._plan._record import SiteRecorder
 # Equations of a segment, and its policy.
 CUTS = ((5, "nothing"), (1000, "dots"))
 # What is computed again in 16 bits is rounded again.
-HALF_PRECISION = {"half_precision"}
+HALF_PRECISION = {"half_precision", "a_loss_scale_that_adapts"}
 # JAX's own `jax.checkpoint` cannot save a product of complex numbers.
 WITHOUT_SAVED_PRODUCTS = {"complex_parameters"}
 
@@ -39,18 +39,29 @@ class _Failed(Exception):
 
 
 def in_child(name, planner=None):
-    """Make a run in a process of its own, and return the leaves of its results."""
+    """Make a run in a process of its own, and return the leaves of its results and its output."""
+    with tempfile.TemporaryFile() as printed:
+        result = _result_of_child(name, planner, printed)
+        printed.seek(0)
+        return [*result, printed.read().decode()]
+
+
+def _result_of_child(name, planner, printed):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(read)
+            os.dup2(printed.fileno(), 1)
             if planner is not None:
                 _sites.install(jax, planner)
-            from runs import RUNS
+            import runs
+            import styles
 
-            leaves = jax.tree.leaves(jax.block_until_ready(RUNS[name]()))
+            run = (runs.RUNS | styles.RUNS)[name]
+            leaves = jax.tree.leaves(jax.block_until_ready(run()))
             result = [x if isinstance(x, str) else np.asarray(x) for x in leaves]
+            sys.stdout.flush()
         except BaseException:
             result = traceback.format_exc()
         with os.fdopen(write, "wb") as file:
@@ -98,7 +109,9 @@ def record(name, path):
         entries = [json.loads(line) for line in lines]
         left_alone = [entry for entry in entries if "left_alone" in entry]
         if error is None:
-            sites = [entry for entry in entries if "kind" in entry]
+            # What reads a value in one call is left alone in all.
+            read = [each["left_alone"] for each in left_alone if each["reason"] == "value_read"]
+            sites = [each for each in entries if "kind" in each and each["inside"] not in read]
             return sites, left_alone, results
         if len(left_alone) == known:
             raise error

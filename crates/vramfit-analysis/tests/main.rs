@@ -7,33 +7,8 @@ mod recorded;
 mod recorder;
 mod samples;
 
-<<<<<<< HEAD:crates/vramfit-analysis/tests/main.rs
 /// The pages about causes.
 mod explain;
-=======
-/// The models of JAX's allocators: their laws, and recordings of XLA's own.
-mod allocator {
-    mod golden_bfc;
-    mod golden_bfc_growth;
-    mod golden_bfc_spatial;
-    mod golden_oom_dump;
-    mod laws;
-    mod obtainable;
-}
-mod client_options;
-mod doctor;
-/// The causes of failed runs, and what their pages promise.
-mod explain {
-    mod fits;
-    mod messages;
-    mod pages;
-    mod process;
-    mod proofs;
-    mod remedies;
-}
-mod lint;
-mod memory;
->>>>>>> wt-c:crates/vramfit-core/tests/main.rs
 mod planning;
 /// The texts, charts and files of reports, compared with those in `report/`.
 mod report {

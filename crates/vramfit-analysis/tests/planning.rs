@@ -115,6 +115,11 @@ fn a_record_has_sites_and_functions_that_are_left_alone() {
     assert_eq!(recorded.sites[0].call, 2);
     let text = recorded.left_alone[0].describe();
     assert!(text.starts_with("a.py:9 (g) is left alone: it reads a value (a.py:12 (g))"), "{text}");
+    let read = left.replace("/x/a.py:9 (g)", "a.py:1 (f)");
+    let none = RecordedSites::parse(&format!("{site}\n{read}\n")).expect("both").sites;
+    assert!(none.is_empty(), "another call of it reads a value");
+    let kept = read.replace("value_read", "value_kept");
+    assert_eq!(RecordedSites::parse(&format!("{site}\n{kept}\n")).expect("both").sites.len(), 1);
     assert!(RecordedSites::parse("{}\n").is_err());
     let none = RecordedSites::parse("").expect("no sites");
     assert_eq!(none, RecordedSites::default());

@@ -2,18 +2,33 @@
 
 There JAX computes at once what does not depend on the arguments that are differentiated, and the
 program may look at it: at its values, its devices, whether it is a tracer. A trace of such a
-function contains only what depends on its arguments; the rest are its constants.
+function contains only what depends on its arguments; the rest are its constants. JAX knows the
+values of the arguments, too, and a trace does not, so that it has to notice who asks for them.
 Relies on the traces of ``jax._src``; seen to work with JAX 0.6.2, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from jax._src import core
 from jax._src.interpreters import partial_eval
+
+from vramfit._inprogram._frames import site_of, user_frame
+from vramfit._plan._rules import SiteTrace
+
+# What a tracer is asked for by those who need its value, or print it. That it does not have some
+# attributes is no different for the tracers of a derivative.
+_ASKED = ("_origin_msg", "_short_repr")
+_ATTRIBUTES = ("sharding", "device")
+# Of each function that this thread traces: the lines that asked for a value (`lines`).
+_reads = threading.local()
 
 
 def is_eager() -> bool:
@@ -24,25 +39,48 @@ def is_eager() -> bool:
     return isinstance(trace, (core.EvalTrace, EagerTrace))
 
 
-def compute_constants(trace: Any) -> None:
-    """Let a trace compute at once what does not depend on its arguments.
+@contextlib.contextmanager
+def noting_reads() -> Iterator[list[str]]:
+    """Note the lines that ask for a value which only JAX's own tracers know, even in vain."""
+    lines: list[str] = []
+    active = _reads.__dict__.setdefault("lines", [])
+    active.append(lines)
+    try:
+        yield lines
+    finally:
+        active.pop()  # not by `remove`: an equal list may be that of a function around it
 
-    Args:
-        trace: One that JAX has just begun.
-    """
-    if type(trace) is partial_eval.DynamicJaxprTrace:
-        trace.__class__ = EagerTrace
+
+def _noting(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a method of tracers that notes who asks an `EagerTrace`."""
+
+    @functools.wraps(ask)
+    def noting(self: Any) -> Any:
+        asked_by = sys._getframe(1).f_code.co_name
+        if isinstance(self._trace, EagerTrace) and asked_by not in _ATTRIBUTES:
+            frame = user_frame()
+            line = "" if frame is None else site_of(frame.f_code, frame.f_lineno)
+            for lines in getattr(_reads, "lines", ()):
+                lines.append(line)
+        return ask(self)
+
+    return noting
+
+
+for _name in _ASKED:
+    if hasattr(partial_eval.DynamicJaxprTracer, _name):
+        _method = _noting(getattr(partial_eval.DynamicJaxprTracer, _name))
+        setattr(partial_eval.DynamicJaxprTracer, _name, _method)
 
 
 def _unless_traced(name: str) -> Callable[..., Any]:
     """Return a method that leaves what has no traced operand to the one of `EvalTrace`."""
-    staged = getattr(partial_eval.DynamicJaxprTrace, name)
 
     def process(self: EagerTrace, *args: Any, **kwargs: Any) -> Any:
         lists = [each if isinstance(each, (list, tuple)) else [each] for each in args]
         is_traced = any(isinstance(one, core.Tracer) for each in lists for one in each)
         if is_traced or (name == "process_primitive" and _has_effect(*args)):
-            return staged(self, *args, **kwargs)
+            return getattr(super(EagerTrace, self), name)(*args, **kwargs)
         with core.set_current_trace(core.eval_trace):
             return getattr(core.eval_trace, name)(*args, **kwargs)
 
@@ -63,8 +101,17 @@ class EagerTrace(partial_eval.DynamicJaxprTrace):  # type: ignore[misc]
     # No other ones: JAX's trace becomes one of this class.
     __slots__ = ()
 
-    process_primitive = _unless_traced("process_primitive")
-    process_custom_jvp_call = _unless_traced("process_custom_jvp_call")
-    process_custom_vjp_call = _unless_traced("process_custom_vjp_call")
-    if hasattr(partial_eval.DynamicJaxprTrace, "stage_value"):
-        stage_value = _unless_traced("stage_value")
+
+for _name in (
+    *("process_primitive", "process_custom_jvp_call", "process_custom_vjp_call"),
+    *("process_map", "process_shard_map", "stage_value"),
+):
+    if hasattr(EagerTrace, _name):  # it depends on the release
+        setattr(EagerTrace, _name, _unless_traced(_name))
+
+
+class EagerSiteTrace(EagerTrace, SiteTrace):
+    """Both."""
+
+    __slots__ = ()
+    of_rules = EagerTrace

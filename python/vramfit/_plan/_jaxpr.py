@@ -20,6 +20,8 @@ REMATERIALIZED = {"checkpoint", "remat", "remat2"}
 # Equations worth expanding a call for.
 _EXPENSIVE = {"dot_general", "conv_general_dilated", "custom_vjp_call", "custom_vjp_call_jaxpr"}
 JIT = {"jit", "pjit"}
+# Calls of the host, and numbers of the hardware's generator: another evaluation may give others.
+_UNREPEATABLE = {"pure_callback", "rng_uniform"}
 # Equations that exchange data between devices.
 _COLLECTIVES = {
     *("psum", "psum2", "psum_invariant", "pmax", "pmin", "pmean", "ppermute", "all_gather"),
@@ -47,7 +49,8 @@ class Equation:
     @property
     def is_barrier(self) -> bool:
         """Return whether no segment can contain it: it must be evaluated exactly once."""
-        return self.name in REMATERIALIZED or any(map(_is_side_effect, self.eqn.effects))
+        is_effect = any(map(_is_side_effect, self.eqn.effects))
+        return is_effect or self.name in REMATERIALIZED or _is_unrepeatable(self.eqn)
 
     @property
     def is_collective(self) -> bool:
@@ -61,6 +64,12 @@ def _is_side_effect(effect: Any) -> bool:
     A collective has an effect that only says which axis it needs.
     """
     return type(effect).__name__ != "NamedAxisEffect"
+
+
+def _is_unrepeatable(eqn: Any) -> bool:
+    """Return whether an equation is one that may have another result when it is evaluated again."""
+    inner = (each for jaxpr in _inner_jaxprs(eqn) for each in jaxpr.eqns)
+    return str(eqn.primitive.name) in _UNREPEATABLE or any(map(_is_unrepeatable, inner))
 
 
 class FlatJaxpr:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import threading
@@ -11,6 +10,7 @@ from typing import Any
 
 from vramfit._plan._evaluate import Site, nested_sites
 from vramfit._plan._segment import Segment
+from vramfit._plan._trace import Traced
 
 
 class SiteRecorder:
@@ -40,12 +40,14 @@ class SiteRecorder:
         """Return whether the function may be traced."""
         return definition not in self._left_alone
 
-    def on_trace(self, site: Site, trace: Any) -> None:
+    def on_trace(self, site: Site, traced: Traced) -> None:
         """Record a function and what is nested in it."""
-        line = _escaped_line(trace)
+        line = traced.kept_line()
         with self._lock:
             if line is not None:
-                self._leave_alone(site.definition, "value_kept", line)
+                # Outside of `jax.jit` the program may read the value at any time.
+                reason = "value_read" if traced.is_eager else "value_kept"
+                self._leave_alone(site.definition, reason, line)
             for each in (site, *nested_sites(site)):
                 self._record(each)
 
@@ -113,23 +115,3 @@ def _read_left_alone(path: str) -> list[str]:
     with open(path, encoding="utf-8") as file:
         entries = [json.loads(line) for line in file]
     return [entry["left_alone"] for entry in entries if "left_alone" in entry]
-
-
-def _escaped_line(trace: Any) -> str | None:
-    """Return the line that made a value which outlives its trace; None if none does.
-
-    Something of the program's keeps it, such as a sequence of random keys. Used later, it would end
-    the program, which could go on without the trace if the value does not depend on parameters.
-    """
-    from jax._src import core, source_info_util
-
-    def tracers() -> list[Any]:
-        return [each for each in gc.get_referrers(trace) if isinstance(each, core.Tracer)]
-
-    if trace is None or not tracers():
-        return None
-    gc.collect()  # what is left in reference cycles is kept by nobody
-    for each in tracers():
-        info = getattr(each, "_line_info", None)
-        return source_info_util.summarize(info) if info is not None else ""
-    return None

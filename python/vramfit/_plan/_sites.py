@@ -15,15 +15,13 @@ import contextlib
 import functools
 import inspect
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from vramfit._inprogram._frames import is_library, site_of
 from vramfit._plan._definition import function_definition
-from vramfit._plan._evaluate import Site, call_with_leaves, evaluate, trace_flat
-from vramfit._plan._jaxpr import FlatJaxpr
+from vramfit._plan._evaluate import Site, evaluate
 from vramfit._plan._segment import Segment
+from vramfit._plan._trace import Traced, trace
 
 # Functions whose first argument is differentiated.
 DIFFERENTIATING = ("grad", "value_and_grad", "vjp", "linearize")
@@ -40,13 +38,8 @@ class Planner(Protocol):
             is_within: Whether it is called by a function that is being traced.
         """
 
-    def on_trace(self, site: Site, trace: Any) -> None:
-        """Take note of a function that was traced.
-
-        Args:
-            site: The function.
-            trace: JAX's trace, which is over.
-        """
+    def on_trace(self, site: Site, traced: Traced) -> None:
+        """Take note of a function that was traced."""
 
     def segments(self, site: Site) -> Sequence[Segment] | None:
         """Return what to rematerialize; None leaves that to the program."""
@@ -76,7 +69,7 @@ def install(jax: Any, planner: Planner) -> None:
     from jax._src import source_info_util
 
     # Lines of this package are no lines of the user's.
-    for name in ("_sites", "_evaluate"):
+    for name in ("_sites", "_trace", "_evaluate", "_eager", "_rules"):
         source_info_util.register_exclusion(__file__.replace("_sites", name))
     for name in DIFFERENTIATING:
         setattr(jax, name, _replace_first(getattr(jax, name), "grad", planner))
@@ -119,16 +112,16 @@ def as_site(function: Callable[..., Any], kind: str, planner: Planner) -> Callab
         with _inside(depth + 1, is_traced):
             traced = None
             if is_traced:
-                traced = _trace(function, definition, args, kwargs, planner)
+                on_value_read = functools.partial(planner.on_value_read, definition)
+                traced = trace(function, args, kwargs, on_value_read)
             if traced is None:
                 result = function(*args, **kwargs)
             else:
-                jaxpr, trace, arguments, rebuild = traced
                 # What is mapped belongs to the function that is differentiated.
                 own_depth = depth if kind == "grad" else depth - 1
-                site = Site(kind, definition, definition, jaxpr, own_depth)
-                planner.on_trace(site, trace)
-                result = rebuild(evaluate(site, arguments, planner.segments))
+                site = Site(kind, definition, definition, traced.jaxpr, own_depth)
+                planner.on_trace(site, traced)
+                result = traced.rebuild(evaluate(site, traced.arguments, planner.segments))
         if depth == 0:
             planner.on_return()
         return result
@@ -144,75 +137,3 @@ def _inside(depth: int, is_traced: bool) -> Iterator[None]:
         yield
     finally:
         _active.depth, _active.is_traced = outer
-
-
-def _trace(
-    function: Callable[..., Any],
-    definition: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    planner: Planner,
-) -> tuple[FlatJaxpr, Any, list[Any], Callable[[list[Any]], Any]] | None:
-    """Trace a call to a jaxpr, whose arguments are the tracers among those of the call.
-
-    Returns:
-        The jaxpr, JAX's trace, the arguments, and what makes the result of the function of its
-        results. None where nothing of the call is differentiated, or where it reads a value.
-
-    Raises:
-        Exception: What the function raises.
-    """
-    import jax
-    from jax._src import core
-
-    from vramfit._plan import _eager
-
-    leaves, tree = jax.tree.flatten((args, kwargs))
-    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
-    if not places:
-        return None
-    # Leaves of the result that are not traced: strings, numbers, whatever a program hands along.
-    static: dict[int, Any] = {}
-    result_tree: Any = None
-    own_trace: Any = None
-    is_eager = _eager.is_eager()
-
-    def flat(*tracers: Any) -> list[Any]:
-        nonlocal result_tree, own_trace
-        own_trace = getattr(tracers[0], "_trace", None)
-        if is_eager:
-            _eager.compute_constants(own_trace)
-        result = call_with_leaves(function, tree, leaves, places, tracers)
-        results, result_tree = jax.tree.flatten(result)
-        static.clear()
-        is_static = (not isinstance(each, jax.core.Tracer) for each in results)
-        static.update((i, results[i]) for i, is_one in enumerate(is_static) if is_one)
-        return [each for index, each in enumerate(results) if index not in static]
-
-    arguments = [leaves[index] for index in places]
-    try:
-        closed = trace_flat(flat, arguments, [each.aval for each in arguments])
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
-        # What is compiled cannot read a value: the error is the program's.
-        if not any(map(core.is_concrete, arguments)):
-            raise
-        planner.on_value_read(definition, _user_line(error))
-        return None
-
-    def rebuild(results: list[Any]) -> Any:
-        rest = iter(results)
-        count = len(results) + len(static)
-        return jax.tree.unflatten(
-            result_tree, [static[i] if i in static else next(rest) for i in range(count)]
-        )
-
-    return FlatJaxpr(closed), own_trace, arguments, rebuild
-
-
-def _user_line(error: BaseException) -> str:
-    """Return the innermost line of the user's that an error came through."""
-    line = ""
-    for frame, number in traceback.walk_tb(error.__traceback__):
-        if not is_library(frame.f_code.co_filename):
-            line = site_of(frame.f_code, number)
-    return line

@@ -156,7 +156,7 @@ enum RecordedLine {
 }
 
 impl RecordedSites {
-    /// Reads a record: one JSON object per line.
+    /// Reads a record: one JSON object per line. A function that reads a value in one call is left alone in all.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidFile`] for a line that is neither.
@@ -173,6 +173,13 @@ impl RecordedSites {
                 }
             }
         }
+        let RecordedSites { sites, left_alone, .. } = &mut recorded;
+        sites.retain(|site| {
+            let reads = |one: &LeftAlone| {
+                one.reason == LeftAloneReason::ValueRead && one.definition == site.inside
+            };
+            !left_alone.iter().any(reads)
+        });
         Ok(recorded)
     }
 }
