@@ -299,10 +299,10 @@ impl Attributor<'_> {
     fn state(&self, block: &Block) -> Option<AttributionEntry> {
         let origin = self.sites.get(block.owner);
         let known = self.roles.state(block, origin, &self.memories)?;
-        Some(self.named_array(known, origin))
+        Some(self.named_array(&known, origin))
     }
 
-    fn named_array(&self, known: KnownArray<'_>, origin: &AllocationKey) -> AttributionEntry {
+    fn named_array(&self, known: &KnownArray<'_>, origin: &AllocationKey) -> AttributionEntry {
         AttributionEntry {
             kind: known.kind,
             path: known.path.to_owned(),
@@ -327,7 +327,7 @@ impl Attributor<'_> {
             return Some(AttributionEntry::of_buffer(memory, output));
         }
         if let Some(known) = self.roles.find(block, &self.memories) {
-            return Some(self.named_array(known, origin));
+            return Some(self.named_array(&known, origin));
         }
         let (memory, output) = output?;
         let replaced = memory.replaced_by(output).filter(|_| memory.is_differentiated());
@@ -336,7 +336,7 @@ impl Attributor<'_> {
             _ => gradient(memory, output)?,
         };
         let (path, shape) = (&output.path, &output.shape);
-        Some(self.named_array(KnownArray { kind, path, shape }, origin))
+        Some(self.named_array(&KnownArray { kind, path, shape }, origin))
     }
 
     /// Names arrays that the program has nothing to do with.
