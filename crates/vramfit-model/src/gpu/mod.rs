@@ -247,7 +247,7 @@ pub fn get(name: &str) -> Option<&'static Gpu> {
 /// let gpu = gpu::find("NVIDIA H100 80GB HBM3")?;
 /// assert_eq!(gpu.name, "h100-80g");
 /// assert!(gpu::find("h1000").is_err());
-/// # Ok::<(), vramfit_analysis::Error>(())
+/// # Ok::<(), vramfit_model::Error>(())
 /// ```
 pub fn find(name: &str) -> Result<Gpu> {
     if name.to_ascii_lowercase().ends_with(".toml") {

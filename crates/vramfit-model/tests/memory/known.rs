@@ -265,7 +265,7 @@ fn an_output_in_the_place_of_a_gradient_is_no_gradient() {
 
 #[test]
 fn tenants_have_their_moments_and_lines() {
-    let memory = memory(&names());
+    let memory = memory(&matching_names());
     let block: Vec<_> = memory
         .buffers
         .iter()
