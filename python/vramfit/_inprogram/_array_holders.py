@@ -31,8 +31,6 @@ from typing import Any, NamedTuple
 
 from vramfit._inprogram._frames import file_name, is_library, is_ours
 
-# The program's file: Python removes the name when the program has ended.
-_MAIN_FILE = getattr(sys.modules.get("__main__"), "__file__", None)
 # Objects that are looked at; a program with more of them on the host has some arrays not found.
 MAX_OBJECTS = 300_000
 _JAX_FOLDERS = ("/jax/", "/jaxlib/")
@@ -240,7 +238,10 @@ def _functions_of_threads() -> Iterator[FrameType]:
 def _source_of(module: ModuleType | None) -> str | None:
     """Return the file name of a module that is the program's own."""
     if module is sys.modules.get("__main__"):
-        return os.path.basename(_MAIN_FILE) if _MAIN_FILE else "the main program"
+        # When the program has ended, Python has removed `__file__`.
+        loader = getattr(module, "__loader__", None)
+        file = getattr(module, "__file__", None) or getattr(loader, "path", None)
+        return os.path.basename(file) if file else "the main program"
     # To ask a module that is loaded lazily would load it.
     file = _stored(module).get("__file__")
     return None if type(file) is not str or is_library(file) else os.path.basename(file)
