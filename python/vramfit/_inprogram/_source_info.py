@@ -51,7 +51,7 @@ def _linearized_names(arguments: list[str], results: list[str]) -> tuple[list[st
     """Return the names of the forward part of a function with ``jax.jit`` that is differentiated.
 
     JAX gives it none: the arguments are those of the function, and what follows the function's
-    results is kept for the backward part. The core knows it by ``residuals[...]``.
+    results is kept for the backward part. The analysis knows them by ``residuals[...]``.
     """
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_name != "_pjit_linearize":

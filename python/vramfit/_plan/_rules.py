@@ -4,7 +4,7 @@ Where JAX differentiates such a function it calls the rule, and not the function
 jaxpr calls the function first, and the rule when the jaxpr is differentiated: a program's Python
 would run twice, and a rule's effects would not be in the jaxpr. So the rule is called while the
 program is traced, and what it does is what the function does from then on.
-Relies on the traces of ``jax._src``; seen to work with JAX 0.10.2; read in 0.6.2 and 0.12.0.1.
+Relies on the traces of ``jax._src``; seen to work with JAX 0.6.2, 0.10.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -134,10 +134,7 @@ def _from_forward(
             return fwd.call_wrapped(*values)
         return _call(closed, values[::2])
 
-    return (
-        linear_util.wrap_init(_function(closed, kept), debug_info=fun.debug_info),
-        linear_util.wrap_init(again, debug_info=fwd.debug_info),
-    )
+    return _wrap(_function(closed, kept), fun), _wrap(again, fwd)
 
 
 def _from_jvp(kind: type, fun: Any, jvp: Any, operands: Sequence[Any]) -> tuple[Any, Any]:
@@ -150,11 +147,16 @@ def _from_jvp(kind: type, fun: Any, jvp: Any, operands: Sequence[Any]) -> tuple[
     # The values do not depend on the tangents.
     tangents = [numpy.zeros(aval.shape, aval.dtype) for aval in both[len(avals) :]]
     return (
-        linear_util.wrap_init(
-            lambda *values: values_only(*values, *tangents), debug_info=fun.debug_info
-        ),
-        linear_util.wrap_init(lambda *values: _call(closed, values), debug_info=jvp.debug_info),
+        _wrap(lambda *values: values_only(*values, *tangents), fun),
+        _wrap(lambda *values: _call(closed, values), jvp),
     )
+
+
+def _wrap(function: Callable[..., Any], replaced: Any) -> Any:
+    """Return a function in the form of the one that it replaces, which is not called."""
+    # Until JAX 0.6 these come of a call of the function.
+    debug_info = replaced.debug_info._replace(result_paths=None)
+    return linear_util.wrap_init(function, debug_info=debug_info)
 
 
 def _trace(kind: type, flat: Callable[..., Any], operands: Any, avals: Any) -> Any:

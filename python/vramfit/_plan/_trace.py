@@ -101,6 +101,8 @@ def trace(
         except Exception as error:
             # What is compiled cannot read a value: the error is the program's.
             is_read = isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
+            # A plain error about an index or a shape shows the tracer that it got.
+            is_read = is_read or type(own_trace).__name__ in str(error)
             if not is_eager or not (is_read or lines):
                 raise
             lines = lines or [_user_line(error)]

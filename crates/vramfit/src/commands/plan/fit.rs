@@ -54,7 +54,10 @@ pub(crate) fn find_fitting_plan(
                     .info(&format!("  peak {}, does not fit any more", Bytes(measured.peak_bytes)));
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
-            Err(error) => output.verbose(&error.to_string()),
+            Err(error) => {
+                output.info("  it cannot be applied to the program any more");
+                output.verbose(&error.to_string());
+            }
         }
     }
     let spec = default_search(all_moves(&trial.run.gpus.gpu, &options), trial);
