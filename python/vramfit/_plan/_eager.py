@@ -25,7 +25,7 @@ from vramfit._plan._rules import SiteTrace
 
 # What a tracer is asked for by those who need its value, or print it. That it does not have some
 # attributes is no different for the tracers of a derivative.
-_ASKED = ("_origin_msg", "_short_repr")
+_ASKED = ("_origin_msg", "_short_repr", "_pretty_print")
 _ATTRIBUTES = ("sharding", "device")
 # Of each function that this thread traces: the lines that asked for a value (`lines`).
 _reads = threading.local()
