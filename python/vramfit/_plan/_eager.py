@@ -51,18 +51,18 @@ def noting_reads() -> Iterator[list[str]]:
         active.pop()  # not by `remove`: an equal list may be that of a function around it
 
 
-def _noting(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _noting(ask: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of tracers that notes who asks an `EagerTrace`."""
 
     @functools.wraps(ask)
-    def noting(self: Any) -> Any:
+    def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
         asked_by = sys._getframe(1).f_code.co_name
         if isinstance(self._trace, EagerTrace) and asked_by not in _ATTRIBUTES:
             frame = user_frame()
             line = "" if frame is None else site_of(frame.f_code, frame.f_lineno)
             for lines in getattr(_reads, "lines", ()):
                 lines.append(line)
-        return ask(self)
+        return ask(self, *args, **kwargs)
 
     return noting
 
