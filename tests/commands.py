@@ -6,10 +6,14 @@ import re
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VRAMFIT = [sys.executable, "-m", "vramfit"]
+# The folder of the commands of the environment; the interpreter of the tests is in another.
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+COMMAND_PATH = f"{os.path.dirname(sys.executable)}{os.pathsep}{SCRIPTS}"
 # The folder in which dry runs keep what XLA's compiler made of programs; see `conftest.py`.
 COMPILATION_CACHE = "VRAMFIT_COMPILATION_CACHE"
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from checking import GROWN, GROWN_LINE, PROGRAM, Project
+from commands import COMMAND_PATH
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +318,6 @@ def test_a_first_configuration_works_as_it_is(project):
     (project.folder / "vramfit.toml").unlink()
     assert "run `vramfit check --init`" in project.check(code=2).stderr
     project.check("--init")
-    bin_folder = os.path.dirname(sys.executable)
-    path = {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    path = {"PATH": f"{COMMAND_PATH}:{os.environ['PATH']}"}
     project.check("--update", env=path)
     assert project.check(env=path).stdout == UNCHANGED

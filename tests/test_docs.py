@@ -7,10 +7,16 @@ import pathlib
 import re
 import shlex
 import subprocess
-import sys
 
 import pytest
-from commands import ROOT, clean_environment, run_command, run_python, run_vramfit
+from commands import (
+    COMMAND_PATH,
+    ROOT,
+    clean_environment,
+    run_command,
+    run_python,
+    run_vramfit,
+)
 
 
 def blocks(page, language):
@@ -30,7 +36,7 @@ def dry_runs(page):
 
 def said(arguments, cwd):
     # `python` in a page is the one that has vramfit.
-    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    path = COMMAND_PATH + os.pathsep + os.environ["PATH"]
     done = run_vramfit(*arguments, env={"PATH": path}, cwd=cwd)
     # A command has its talk on the one, its data on the other; a page shows both.
     return done.stderr.splitlines() + done.stdout.splitlines()
@@ -120,7 +126,7 @@ def follow(text, folder, run=None):
     environment = clean_environment(
         XDG_CACHE_HOME=f"{folder}-cache", GIT_CONFIG_GLOBAL=os.devnull, HOME=str(folder)
     )
-    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    environment["PATH"] = COMMAND_PATH + os.pathsep + environment["PATH"]
 
     def shell(command, text=None):
         done = subprocess.run(

@@ -5,19 +5,17 @@ Rows S8 (Dockerfile), S9 (Compose) and S10 (development container).
 
 import json
 import os
-import pathlib
 import random
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 
 import dockerfile_parse
 import kubernetes_validate
 import pytest
 import yaml
-from commands import run_command, run_vramfit
+from commands import SCRIPTS, run_command, run_vramfit
 from compose_spec import PyCompose
 
 PLACES = ["shell", "dockerfile", "compose", "devcontainer", "slurm", "kubernetes", "systemd"]
@@ -88,7 +86,7 @@ def test_shell_lines_set_what_they_say(shell, tmp_path):
 @pytest.mark.parametrize(("place", "dialect"), [("shell", "sh"), ("slurm", "bash")])
 def test_shellcheck_has_nothing_to_say(place, dialect):
     text = write(place, "--gpu=t4", "--limit=8GiB", "--set=A=it's $5", "--", "python", "a b.py")
-    checker = pathlib.Path(sysconfig.get_path("scripts"), "shellcheck")
+    checker = SCRIPTS / "shellcheck"
     done = run_command(checker, f"--shell={dialect}", "-", input=text)
     # SC2016: a dollar sign in single quotes is meant to stay one.
     findings = [line for line in done.stdout.splitlines() if re.search(r"SC\d+", line)]

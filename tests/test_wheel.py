@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from commands import ROOT, run_command, run_python, run_vramfit
+from commands import ROOT, SCRIPTS, run_command, run_python, run_vramfit
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
@@ -117,7 +117,7 @@ def test_every_python_from_3_11_on_may_install_it(wheel):
 
 
 def test_auditwheel_agrees_with_the_tag(wheel):
-    said = run_command(Path(sys.executable).parent / "auditwheel", "show", wheel, code=0).stdout
+    said = run_command(SCRIPTS / "auditwheel", "show", wheel, code=0).stdout
     [tag] = re.findall(r'platform tag:\s+"manylinux_(\d+)_(\d+)_x86_64"', said)
     assert tuple(map(int, tag)) <= OLDEST_GLIBC, said
 
