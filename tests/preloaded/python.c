@@ -1,7 +1,7 @@
 // A Python that runs a script in a copy of a process that has JAX imported already.
 //
 //     python ARGUMENTS              as any Python; a script that may be served is run by a server
-//     python --serve MODULE PATH P IMPORTS  a server: `serve(PATH, IMPORTS)` of the file MODULE; P is 1 for Python's `-P`
+//     python --serve MODULE PATH P  a server: `serve(PATH)` of the file MODULE; P is 1 for Python's `-P`
 //     python --is-supported         ends with 0 where the kernel lets a process change its command line
 //
 // A server imports JAX once, and forks for each script: a file, the text after `-c`, or a module after `-m`. The call of
@@ -34,7 +34,7 @@ extern char **environ;
 // Exported by all releases, and declared for all of them by none.
 extern const PyConfig *_PyInterpreterState_GetConfig(PyInterpreterState *);
 
-enum { MAX_DESCRIPTORS = 64, MAX_SCRIPT_BYTES = 1 << 18, MAX_IMPORTS = 256 };
+enum { MAX_DESCRIPTORS = 64, MAX_SCRIPT_BYTES = 1 << 18 };
 
 // The folder with the sockets of servers; without it, this is any Python.
 static const char FOLDER[] = "PRELOADED_PYTHON";
@@ -48,13 +48,6 @@ static const char *const NOTICES[] = {
 
 // Modules that notice nothing, and import JAX.
 static const char *const MODULES[] = {"vramfit._functions._run_step"};
-
-// What a server imports besides JAX, for scripts that contain the first of each.
-static const char *const LIBRARIES[][2] = {
-    {"import optax", "optax"},         {"from optax", "optax"},
-    {"import equinox", "equinox"},     {"from equinox", "equinox"},
-    {"from flax import nnx", "flax.nnx"}, {"from flax import linen", "flax.linen"}, {"import flax.linen", "flax.linen"},
-};
 
 // How Python is started: `target` is a file, or comes after `-c` or `-m`, which is the `kind`.
 struct start {
@@ -91,9 +84,8 @@ static const char *read_script(const char *path) {
     return text;
 }
 
-// Says whether a server may run this, and writes what it is to import besides JAX, separated by commas.
-static bool is_served(char kind, const char *target, char imports[MAX_IMPORTS]) {
-    imports[0] = '\0';
+// Says whether a server may run this.
+static bool is_served(char kind, const char *target) {
     if (kind == 'm') {
         for (size_t i = 0; i < sizeof MODULES / sizeof *MODULES; i++) {
             if (strcmp(target, MODULES[i]) == 0) {
@@ -109,12 +101,6 @@ static bool is_served(char kind, const char *target, char imports[MAX_IMPORTS]) 
     for (size_t i = 0; i < sizeof NOTICES / sizeof *NOTICES; i++) {
         if (strstr(text, NOTICES[i])) {
             return false;
-        }
-    }
-    for (size_t i = 0; i < sizeof LIBRARIES / sizeof *LIBRARIES; i++) {
-        if (strstr(text, LIBRARIES[i][0]) && !strstr(imports, LIBRARIES[i][1])) {
-            strcat(imports, LIBRARIES[i][1]);
-            strcat(imports, ",");
         }
     }
     return true;
@@ -149,7 +135,7 @@ static uint64_t digest_text(uint64_t digest, const char *text) {
 }
 
 // Returns a name for what a server must have in common with a script.
-static uint64_t name_server(bool safe_path, const char *imports) {
+static uint64_t name_server(bool safe_path) {
     size_t count = 0;
     while (environ[count]) {
         count++;
@@ -164,13 +150,11 @@ static uint64_t name_server(bool safe_path, const char *imports) {
         }
     }
     free(sorted);
-    digest = digest_text(digest, is_dryrun() ? "dryrun" : "");
-    return digest_text(digest, imports) ^ safe_path;
+    return digest_text(digest, is_dryrun() ? "dryrun" : "") ^ safe_path;
 }
 
 // Starts a server in the background. Its standard streams are pipes, as those of the scripts are.
-static void start_server(const char *program, const char *folder, const char *socket_path, bool safe_path,
-                         const char *imports) {
+static void start_server(const char *program, const char *folder, const char *socket_path, bool safe_path) {
     char module[PATH_MAX];
     int pipes[2];
     bool runs_dryruns = is_dryrun();
@@ -203,14 +187,14 @@ static void start_server(const char *program, const char *folder, const char *so
         // A dry run of which nothing is known yet: what each of them prepares is prepared.
         setenv("VRAMFIT_RUN_CONFIG", "/dev/null", 1);
     }
-    execl(program, program, "--serve", module, socket_path, safe_path ? "1" : "0", imports, (char *)NULL);
+    execl(program, program, "--serve", module, socket_path, safe_path ? "1" : "0", (char *)NULL);
     _exit(1);
 }
 
 // Returns a connection to the server of this environment, which the second script that needs it starts.
-static int connect_server(const char *program, const char *folder, bool safe_path, const char *imports) {
+static int connect_server(const char *program, const char *folder, bool safe_path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    uint64_t name = name_server(safe_path, imports);
+    uint64_t name = name_server(safe_path);
     int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%016lx", folder, name);
     if (length >= (int)sizeof address.sun_path) {
         return -1;
@@ -227,7 +211,7 @@ static int connect_server(const char *program, const char *folder, bool safe_pat
         if (file >= 0) {
             close(file);
             if (use == 2) {
-                start_server(program, folder, address.sun_path, safe_path, imports);
+                start_server(program, folder, address.sun_path, safe_path);
             }
             break;
         }
@@ -315,12 +299,11 @@ static void end_like(int status) {
 // Has a script run by a server. Returns only where there is none.
 static void run_served(const char *folder, int argc, char **argv) {
     struct start start;
-    char imports[MAX_IMPORTS];
     // What else vramfit starts has been prepared by `sitecustomize` in a way of its own.
     const char *path = getenv("PYTHONPATH");
     bool is_prepared = path && strstr(path, "_jax_shim");
     if (!parse_start(argc, argv, &start) || is_prepared != is_dryrun() ||
-        !is_served(start.kind, argv[start.target], imports)) {
+        !is_served(start.kind, argv[start.target])) {
         return;
     }
     for (int stream = 0; stream < 3; stream++) {
@@ -328,7 +311,7 @@ static void run_served(const char *folder, int argc, char **argv) {
             return;
         }
     }
-    int connection = connect_server(argv[0], folder, start.safe_path, imports);
+    int connection = connect_server(argv[0], folder, start.safe_path);
     if (connection < 0) {
         return;
     }
@@ -389,7 +372,7 @@ static void check(PyStatus status) {
 
 // Runs a server, and in each copy of it a script.
 static int serve(int argc, char **argv) {
-    char *module = argv[2], *socket_path = argv[3], *safe_path = argv[4], *imports = argv[5];
+    char *module = argv[2], *socket_path = argv[3], *safe_path = argv[4];
     PyConfig config;
     PyConfig_InitPythonConfig(&config);
     config.parse_argv = 0;
@@ -410,7 +393,7 @@ static int serve(int argc, char **argv) {
     PyObject *code = Py_CompileString(text, module, Py_file_input);
     PyObject *done = code ? PyEval_EvalCode(code, names, names) : NULL;
     PyObject *function = done ? PyDict_GetItemString(names, "serve") : NULL;
-    PyObject *returned = function ? PyObject_CallFunction(function, "ss", socket_path, imports) : NULL;
+    PyObject *returned = function ? PyObject_CallFunction(function, "s", socket_path) : NULL;
     char *start;
     PyObject *arguments;
     if (!returned || !PyArg_ParseTuple(returned, "yO", &start, &arguments)) {
@@ -447,7 +430,7 @@ static int serve(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 6 && strcmp(argv[1], "--serve") == 0) {
+    if (argc == 5 && strcmp(argv[1], "--serve") == 0) {
         return serve(argc, argv);
     }
     if (argc == 2 && strcmp(argv[1], "--is-supported") == 0) {

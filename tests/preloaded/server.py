@@ -25,13 +25,11 @@ ALIVE_CHECK_MILLISECONDS = 2000
 LIMITS = range(16)
 
 
-def serve(path, imports):
+def serve(path):
     """Fork for each request, as long as the tests run.
 
     Returns in copies only: which argument is the script, and the command line.
     """
-    for name in imports.split(",")[:-1]:
-        importlib.import_module(name)
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(path)
