@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Returns the exception that stands for a core error.
+/// Returns the exception that stands for an error of the crates.
 pub(crate) fn raise(py: Python<'_>, error: &vramfit_analysis::Error) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)
 }

@@ -21,7 +21,7 @@ from vramfit._plan._evaluate import Site
 from vramfit._plan._file import SitePlan
 from vramfit._plan._record import SiteRecorder
 from vramfit._plan._segment import Segment
-from vramfit._plan._trace import Traced
+from vramfit._plan._trace import TracedCall
 from vramfit.errors import InvalidFileError
 
 PLAN = "VRAMFIT_PLAN"
@@ -118,7 +118,7 @@ class PlanApplier:
             return True
         return any(_is_same_function(plan.inside, definition) for plan in self.plans)
 
-    def on_trace(self, site: Site, traced: Traced) -> None:
+    def on_trace(self, site: Site, traced: TracedCall) -> None:
         """Note which entries should be met in the function."""
         with self._lock:
             for plan in self.plans:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vramfit._plan._evaluate import Site, nested_sites
 from vramfit._plan._segment import Segment
-from vramfit._plan._trace import Traced
+from vramfit._plan._trace import TracedCall
 
 
 class SiteRecorder:
@@ -40,7 +40,7 @@ class SiteRecorder:
         """Return whether the function may be traced."""
         return definition not in self._left_alone
 
-    def on_trace(self, site: Site, traced: Traced) -> None:
+    def on_trace(self, site: Site, traced: TracedCall) -> None:
         """Record a function and what is nested in it."""
         line = traced.kept_line()
         with self._lock:

@@ -14,7 +14,7 @@ from vramfit._plan import _file, _sites
 from vramfit._plan._apply import PlanApplier
 from vramfit._plan._evaluate import Site
 from vramfit._plan._segment import Segment
-from vramfit._plan._trace import Traced
+from vramfit._plan._trace import TracedCall
 from vramfit.errors import InvalidFileError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -81,7 +81,7 @@ class _CurrentPlanner:
         planner = getattr(_current, "planner", None)
         return planner is not None and planner.traces(definition, is_within)
 
-    def on_trace(self, site: Site, traced: Traced) -> None:
+    def on_trace(self, site: Site, traced: TracedCall) -> None:
         _current.planner.on_trace(site, traced)
 
     def segments(self, site: Site) -> Sequence[Segment] | None:

@@ -24,7 +24,7 @@ from vramfit._plan._evaluate import trace_flat
 _JAX = os.path.dirname(jax.__file__) + os.sep
 
 
-def become(trace: Any, kind: type) -> None:
+def change_trace_class(trace: Any, kind: type) -> None:
     """Let a trace that JAX has just begun be one of a kind."""
     if type(trace) is partial_eval.DynamicJaxprTrace:
         trace.__class__ = kind
@@ -45,7 +45,7 @@ class SiteTrace(partial_eval.DynamicJaxprTrace):  # type: ignore[misc]
         # A rule that is told which tangents are zero may be traced for several combinations.
         has_one_trace = not parameters["symbolic_zeros"] and not _is_of_jax(fun)
         if has_one_trace and any(_are_differentiated(self, tracers)):
-            fun, jvp = _from_jvp(self.of_rules, fun, jvp, tracers)
+            fun, jvp = _trace_jvp_rule(self.of_rules, fun, jvp, tracers)
         return super().process_custom_jvp_call(primitive, fun, jvp, tracers, **parameters)
 
     def process_custom_vjp_call(
@@ -55,7 +55,7 @@ class SiteTrace(partial_eval.DynamicJaxprTrace):  # type: ignore[misc]
         if not _is_of_jax(fun):
             differentiated = _are_differentiated(self, tracers)
             if any(differentiated):
-                of_trace = functools.partial(_from_forward, self.of_rules, fun, fwd)
+                of_trace = functools.partial(_trace_forward_rule, self.of_rules, fun, fwd)
                 fun, fwd = of_trace(tracers, differentiated, **parameters)
         return super().process_custom_vjp_call(primitive, fun, fwd, bwd, tracers, **parameters)
 
@@ -104,7 +104,7 @@ def _has_derivative(aval: Any) -> bool:
     return dtype is not None and bool(jax.numpy.issubdtype(dtype, jax.numpy.inexact))
 
 
-def _from_forward(
+def _trace_forward_rule(
     kind: type,
     fun: Any,
     fwd: Any,
@@ -132,23 +132,23 @@ def _from_forward(
                 if store:
                     store.reset()
             return fwd.call_wrapped(*values)
-        return _call(closed, values[::2])
+        return _evaluate_closed(closed, values[::2])
 
-    return _wrap(_function(closed, kept), fun), _wrap(again, fwd)
+    return _wrap(_select_results(closed, kept), fun), _wrap(again, fwd)
 
 
-def _from_jvp(kind: type, fun: Any, jvp: Any, operands: Sequence[Any]) -> tuple[Any, Any]:
+def _trace_jvp_rule(kind: type, fun: Any, jvp: Any, operands: Sequence[Any]) -> tuple[Any, Any]:
     """Trace a rule, and return the function and the rule by it."""
     avals = list(map(jax.typeof, operands))
     both = [*avals, *(aval.to_tangent_aval() for aval in avals)]
     closed = _trace(kind, jvp.call_wrapped, [*operands, *operands], both)
     count = len(closed.out_avals) // 2
-    values_only = _function(closed, [index < count for index in range(2 * count)])
+    values_only = _select_results(closed, [index < count for index in range(2 * count)])
     # The values do not depend on the tangents.
     tangents = [numpy.zeros(aval.shape, aval.dtype) for aval in both[len(avals) :]]
     return (
         _wrap(lambda *values: values_only(*values, *tangents), fun),
-        _wrap(lambda *values: _call(closed, values), jvp),
+        _wrap(lambda *values: _evaluate_closed(closed, values), jvp),
     )
 
 
@@ -163,17 +163,17 @@ def _trace(kind: type, flat: Callable[..., Any], operands: Any, avals: Any) -> A
     """Trace a function of arrays to a closed jaxpr by a trace of a kind."""
 
     def of_kind(*tracers: Any) -> Any:
-        become(tracers[0]._trace, kind)
+        change_trace_class(tracers[0]._trace, kind)
         return flat(*tracers)
 
     return trace_flat(of_kind, operands, avals)
 
 
-def _function(closed: Any, kept: Sequence[bool]) -> Callable[..., Any]:
+def _select_results(closed: Any, kept: Sequence[bool]) -> Callable[..., Any]:
     """Return a function that computes some results of a closed jaxpr."""
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, list(kept), instantiate=True)
     return lambda *values: core.eval_jaxpr(jaxpr, closed.consts, *values)
 
 
-def _call(closed: Any, values: Sequence[Any]) -> Any:
+def _evaluate_closed(closed: Any, values: Sequence[Any]) -> Any:
     return core.eval_jaxpr(closed.jaxpr, closed.consts, *values)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import Site, evaluate
 from vramfit._plan._segment import Segment
-from vramfit._plan._trace import Traced, trace
+from vramfit._plan._trace import TracedCall, trace
 
 # Functions whose first argument is differentiated.
 DIFFERENTIATING = ("grad", "value_and_grad", "vjp", "linearize")
@@ -38,7 +38,7 @@ class Planner(Protocol):
             is_within: Whether it is called by a function that is being traced.
         """
 
-    def on_trace(self, site: Site, traced: Traced) -> None:
+    def on_trace(self, site: Site, traced: TracedCall) -> None:
         """Take note of a function that was traced."""
 
     def segments(self, site: Site) -> Sequence[Segment] | None:

@@ -24,7 +24,7 @@ _HOST_EFFECTS = ("IOEffect", "OrderedIOEffect")
 
 
 @dataclasses.dataclass(frozen=True)
-class Traced:
+class TracedCall:
     """A call that was traced."""
 
     jaxpr: FlatJaxpr
@@ -52,7 +52,7 @@ def trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     on_value_read: Callable[[str], None],
-) -> Traced | None:
+) -> TracedCall | None:
     """Trace a call to a jaxpr.
 
     Args:
@@ -76,7 +76,7 @@ def trace(
     if jax.config.jax_disable_jit:
         return None  # a loop is a loop of Python, and may look at everything
     current = core.trace_ctx.trace
-    call = _Call.divide(args, kwargs, current)
+    call = _CallArguments.divide(args, kwargs, current)
     if call is None:
         return None
     # Leaves of the result that are not traced: strings, numbers, whatever a program hands along.
@@ -88,7 +88,9 @@ def trace(
     def flat(*tracers: Any) -> list[Any]:
         nonlocal result_tree, own_trace
         own_trace = getattr(tracers[0], "_trace", None)
-        _rules.become(own_trace, _eager.EagerSiteTrace if is_eager else _rules.SiteTrace)
+        _rules.change_trace_class(
+            own_trace, _eager.EagerSiteTrace if is_eager else _rules.SiteTrace
+        )
         results, result_tree = jax.tree.flatten(call.repeat(function, tracers))
         static.clear()
         is_static = (not isinstance(each, jax.core.Tracer) for each in results)
@@ -123,11 +125,11 @@ def trace(
             result_tree, [static[i] if i in static else next(rest) for i in range(count)]
         )
 
-    return Traced(FlatJaxpr(closed), call.arguments, rebuild, is_eager, own_trace)
+    return TracedCall(FlatJaxpr(closed), call.arguments, rebuild, is_eager, own_trace)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Call:
+class _CallArguments:
     """The arguments of a call, divided into those that are differentiated and all others."""
 
     args: tuple[Any, ...]
@@ -140,7 +142,9 @@ class _Call:
     places: list[int]
 
     @classmethod
-    def divide(cls, args: tuple[Any, ...], kwargs: dict[str, Any], current: Any) -> _Call | None:
+    def divide(
+        cls, args: tuple[Any, ...], kwargs: dict[str, Any], current: Any
+    ) -> _CallArguments | None:
         """Divide the arguments; None if none is differentiated.
 
         Args:
@@ -212,7 +216,7 @@ def _bind_kept_values(own_trace: Any, closed: Any, arguments: Sequence[Any]) -> 
         value = outer.value(getattr(tracer, "val", None))
         # Other tracers, as those of `jax.vmap`, cannot take its place.
         if type(value) is type(tracer) is partial_eval.DynamicJaxprTracer:
-            for name in _slots(type(tracer)):
+            for name in _slot_names(type(tracer)):
                 if hasattr(value, name):
                     setattr(tracer, name, getattr(value, name))
 
@@ -254,7 +258,7 @@ class _OuterValues:
         return atom.val if hasattr(atom, "val") else self._values[atom]
 
 
-def _slots(kind: type) -> Iterator[str]:
+def _slot_names(kind: type) -> Iterator[str]:
     for each in kind.__mro__:
         yield from (name for name in getattr(each, "__slots__", ()) if name != "__weakref__")
 

@@ -57,7 +57,7 @@ pub fn batch_option(command: &str) -> Option<BatchOption> {
         .min_by_key(|(place, name, _)| {
             let name = name.unwrap_or_else(|| words[place - 1]);
             let is_part = |word: &String| matches!(word.as_str(), "micro" | "microbatch");
-            !name_words(name).iter().any(is_part)
+            !split_option_name(name).iter().any(is_part)
         })?;
     let replaced = match name {
         Some(name) => format!("{name}={{batch}}"),
@@ -110,13 +110,13 @@ fn is_batch(name: &str) -> bool {
     if name == "-b" {
         return true;
     }
-    let words = name_words(name);
+    let words = split_option_name(name);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     has(&SIZES) && !has(&OTHERS)
 }
 
 /// Returns the words of an option, in lower case: `train_batch`, `train-batch` and `trainBatch` have the same.
-fn name_words(name: &str) -> Vec<String> {
+fn split_option_name(name: &str) -> Vec<String> {
     let last = name.trim_start_matches('-').rsplit('.').next().unwrap_or(name);
     let mut words = vec![String::new()];
     let mut is_after_lower = false;

@@ -1,4 +1,4 @@
-use super::request_larger_than_gpu::beyond_all_gpus;
+use super::request_larger_than_gpu::max_plausible_gpu_bytes;
 use super::{Judgement, has};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
@@ -160,7 +160,7 @@ fn beyond_every_gpu(facts: &Facts<'_>) -> Option<Judgement> {
     }
     let (most, of) = match facts.figures.gpu_total_bytes {
         Some(total) => (total, "the GPU has"),
-        None => (beyond_all_gpus(), "any GPU has"),
+        None => (max_plausible_gpu_bytes(), "any GPU has"),
     };
     let (event, bytes) = facts.log.find(|message| match message {
         // It counts what is shared in the end twice.

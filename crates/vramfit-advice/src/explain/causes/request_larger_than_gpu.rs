@@ -39,8 +39,8 @@ fn largest_total_bytes() -> u64 {
     totals.max().unwrap_or(u64::MAX)
 }
 
-/// Returns what no GPU has.
-pub(super) fn beyond_all_gpus() -> u64 {
+/// Returns the most memory that a GPU may have, of those in the catalog and those that are not.
+pub(super) fn max_plausible_gpu_bytes() -> u64 {
     (largest_total_bytes() as f64 * CATALOGUE_MARGIN) as u64
 }
 
@@ -57,7 +57,7 @@ fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
     }
     // The pool is a part of the GPU, so its limit says nothing certain about the GPU itself.
     let largest = largest_total_bytes();
-    if bytes > beyond_all_gpus() {
+    if bytes > max_plausible_gpu_bytes() {
         return Some((Confidence::Sure, format!("any GPU (at most {})", Bytes(largest))));
     }
     let shown = format!("nearly every GPU (few have more than {})", Bytes(RARE_GPU_BYTES));

@@ -170,8 +170,8 @@ pub(super) fn fitting_fraction(facts: &Facts<'_>) -> Option<Remedy> {
 /// From JAX 0.11 on a pool asks the driver for memory that processes can share, of which it gives less at once under WSL2
 /// (openxla/xla#48979).
 pub(super) fn under_wsl(facts: &Facts<'_>) -> Option<Remedy> {
-    const MOST_AT_ONCE: u64 = 4 << 30;
-    let is_large = facts.log.driver_refusals().any(|(_, size)| size.bytes >= MOST_AT_ONCE);
+    const MIN_REFUSED_BYTES: u64 = 4 << 30;
+    let is_large = facts.log.driver_refusals().any(|(_, size)| size.bytes >= MIN_REFUSED_BYTES);
     let is_wsl = facts.log.has(|message| *message == Message::Wsl);
     let is_shared = facts.figures.jax.is_none_or(|jax| jax >= (0, 11, 0));
     (is_large && is_wsl && is_shared).then(|| {
