@@ -262,6 +262,20 @@ def test_a_callback_on_one_host_alone_makes_another_program(tmp_path):
     assert "different programs that are both called `jit_step`" in " ".join(run.err.split())
 
 
+def test_a_program_that_hosts_compile_in_different_lines_is_the_same_program(tmp_path):
+    program = SHARDED + (
+        "step = lambda x: jnp.sum(jnp.sin(x))\n"
+        "if me == 0:\n"
+        "    print(jax.jit(lambda x: x + 1)(2.0))\n"
+        "    print(gather(array).shape, jax.jit(step)(array).shape)\n"
+        "else:\n"
+        "    gather(array), jax.jit(step)(array)\n"
+    )
+    run = run_hosts(tmp_path, program)
+    assert run.summary["hosts"]["mismatches"] == []
+    assert (run.code, run.summary["fits"]) == (0, True)
+
+
 def test_programs_that_exchange_no_data_may_be_executed_by_one_host(tmp_path):
     program = SHARDED + "whole = gather(array)\nif me == 0: whole + 1\n"
     run = run_hosts(tmp_path, program)

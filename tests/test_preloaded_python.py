@@ -69,22 +69,36 @@ def test_a_served_script_is_like_any_other(wait_for_server, write_script, monkey
     assert "from stdin" in found[0][2]
 
 
-@pytest.mark.parametrize("options", [[], ["-c"], ["-P"], ["-P", "-c"]])
-def test_a_script_without_a_dry_run_is_like_any_other(options, write_script, monkeypatch):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["{folder}/train.py"],
+        ["train.py"],
+        ["././train.py"],
+        ["../{name}/train.py"],
+        ["-P", "train.py"],
+        ["-c", "{program}"],
+        ["-P", "-c", "{program}"],
+    ],
+)
+def test_a_script_without_a_dry_run_is_like_any_other(words, write_script, monkeypatch):
     program = f"""
 import jax, sys, traceback
 from flax import nnx
 names = sorted(vars())
 frames = [frame.name for frame in traceback.extract_stack()]
 print(sys.argv, sys.orig_argv, sys.path, sys.flags, frames, __name__, __spec__, names)
+print(globals().get("__file__"), sys._getframe().f_code.co_filename)
 print(open("/proc/self/cmdline").read().split(chr(0)), jax.devices(), nnx.Param(1))
 {IS_SERVED}"""
-    target = program if "-c" in options else write_script(program)
+    script_folder = write_script(program).parent
+    given = {"folder": script_folder, "name": script_folder.name, "program": program}
+    command = [word.format(**given) for word in words]
 
     def lines(folder):
         monkeypatch.setenv(preloaded.FOLDER, folder)
-        done = run_python(*options, target, "-x", env={"JAX_PLATFORMS": "cpu"}, code=0)
-        return done.stdout.splitlines()
+        env = {"JAX_PLATFORMS": "cpu"}
+        return run_python(*command, "-x", env=env, cwd=script_folder, code=0).stdout.splitlines()
 
     folder = os.environ[preloaded.FOLDER]
     served = (lines(folder) for _ in range(100))

@@ -370,6 +370,19 @@ static void check(PyStatus status) {
     }
 }
 
+// Returns the path under which Python runs a file; the caller frees it.
+static char *absolute_path(const char *path) {
+    if (*path == '/') {
+        return strdup(path);
+    }
+    char *folder = getcwd(NULL, 0), *absolute = NULL;
+    if (!folder || asprintf(&absolute, "%s/%s", folder, path) < 0) {
+        exit(1);
+    }
+    free(folder);
+    return absolute;
+}
+
 // Runs a server, and in each copy of it a script.
 static int serve(int argc, char **argv) {
     char *module = argv[2], *socket_path = argv[3], *safe_path = argv[4];
@@ -415,9 +428,15 @@ static int serve(int argc, char **argv) {
 
     PyConfig *running = (PyConfig *)_PyInterpreterState_GetConfig(PyInterpreterState_Get());
     wchar_t **place = kind == 'c' ? &running->run_command : kind == 'm' ? &running->run_module : &running->run_filename;
-    size_t length = strlen(words[target]);
-    char *content = malloc(length + 2);
-    snprintf(content, length + 2, kind == 'c' ? "%s\n" : "%s", words[target]);
+    char *content;
+    if (asprintf(&content, kind == 'c' ? "%s\n" : "%s", words[target]) < 0) {
+        return 1;
+    }
+    if (kind == 'f') {
+        char *path = absolute_path(content);
+        free(content);
+        content = path;
+    }
     check(PyConfig_SetBytesString(running, place, content));
     free(content);
     // What Python makes the first argument: the file, or the option.

@@ -1,18 +1,17 @@
 //! From the serialized executable of a CUDA plugin to what the virtual GPU must know of it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use prost::Message;
 
 use super::collectives::{DeviceGroups, device_groups};
 use super::container;
+use super::fingerprint::fingerprint;
 use super::hlo::HloGraph;
 use super::options::CompileOptions;
 use super::outputs::OutputFinder;
 use super::proto::{
-    BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
-    HloModuleProto, HloModuleProtoWithConfig, OpShardingProto, ProgramShapeProto,
-    SerializedHloModule,
+    BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, Field, Fields,
+    GpuExecutableProto, HloModuleProto, HloModuleProtoWithConfig, OpShardingProto,
+    ProgramShapeProto, SerializedHloModule,
 };
 use super::scratch::{self, ScratchNeed};
 use super::shape::{ElementType, MemorySpace, Shape};
@@ -25,7 +24,7 @@ use crate::error::{Error, Result};
 pub struct Program {
     /// XLA's name of the module, such as `jit_train_step`.
     pub name: String,
-    /// A hash of the optimized module, stable within one release of JAX.
+    /// A hash of what the optimized module computes, wherever that is written; stable within one release of JAX.
     pub fingerprint: u64,
     /// Shapes of the entry parameters.
     pub parameters: Vec<Shape>,
@@ -125,7 +124,9 @@ impl Program {
 
         let mut program = Program {
             name: module.name.clone(),
-            fingerprint: fingerprint(&executable.hlo_module_with_config)?,
+            fingerprint: fingerprint(
+                &decode::<SerializedHloModule>(&executable.hlo_module_with_config)?.hlo_module,
+            ),
             options: CompileOptions::parse(options)?,
             ..Program::default()
         };
@@ -342,43 +343,13 @@ fn decode<T: Message + Default>(bytes: &[u8]) -> Result<T> {
 /// Newer releases keep a cubin with each kernel, somewhere inside its thunk.
 fn code_bytes(message: &[u8], depth: u32) -> u64 {
     const MAX_DEPTH: u32 = 8;
-    let mut rest = message;
-    let mut total = 0;
-    while !rest.is_empty() && depth < MAX_DEPTH {
-        let Ok((_, wire_type)) = prost::encoding::decode_key(&mut rest) else {
-            break;
-        };
-        if wire_type == prost::encoding::WireType::LengthDelimited {
-            let Ok(length) = prost::encoding::decode_varint(&mut rest) else {
-                break;
-            };
-            let Some(field) = usize::try_from(length).ok().and_then(|n| rest.get(..n)) else {
-                break;
-            };
-            total += if field.starts_with(b"\x7fELF") {
-                field.len() as u64
-            } else {
-                code_bytes(field, depth + 1)
-            };
-            rest = &rest[field.len()..];
-        } else if prost::encoding::skip_field(
-            wire_type,
-            1,
-            &mut rest,
-            prost::encoding::DecodeContext::default(),
-        )
-        .is_err()
-        {
-            break;
-        }
+    if depth == MAX_DEPTH {
+        return 0;
     }
-    total
-}
-
-/// Hashes the module alone: the flags it was compiled with name folders that differ from run to run.
-fn fingerprint(module_with_config: &[u8]) -> Result<u64> {
-    let module: SerializedHloModule = decode(module_with_config)?;
-    let mut hasher = DefaultHasher::new();
-    module.hlo_module.hash(&mut hasher);
-    Ok(hasher.finish())
+    let nested = Fields::of(message).filter(|field| field.is_length_delimited);
+    let bytes = nested.map(|Field { content, .. }| match content.starts_with(b"\x7fELF") {
+        true => content.len() as u64,
+        false => code_bytes(content, depth + 1),
+    });
+    bytes.sum()
 }

@@ -28,6 +28,7 @@ mod collectives;
 mod container;
 pub mod cost;
 mod executable;
+mod fingerprint;
 mod hlo;
 pub mod memory;
 mod optimized_module;

@@ -8,10 +8,12 @@
 
 mod assignment;
 mod executable;
+mod fields;
 mod module;
 mod options;
 
 pub use assignment::*;
 pub use executable::*;
+pub(crate) use fields::{Field, Fields};
 pub use module::*;
 pub use options::*;
