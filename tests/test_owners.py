@@ -522,6 +522,22 @@ KINDS = {
         {"activations", "parameters"},
         set(),
     ),
+    "the same in a loop, with an update outside of jit": (
+        """
+        @jax.jit
+        def f(ws, x):
+            for w in ws:
+                x = jnp.sin(x @ w)
+            return jnp.sum(x)
+        ws = [jnp.ones((N, N)) for _ in range(4)]
+        x = jnp.ones((2 * N, N))
+        for _ in range(5):
+            slopes = jax.grad(lambda ws: f(ws, x))(ws)
+            ws = jax.tree.map(lambda w, slope: w - 0.1 * slope, ws, slopes)
+        """,
+        {"activations", "batch", "gradients", "outputs", "parameters"},
+        {"arrays", "other_arrays"},
+    ),
 }
 
 
@@ -530,7 +546,7 @@ def test_what_an_array_is_to_another_program_it_stays(dryrun, write_script, name
     text, expected, refuted = KINDS[name]
     run = dryrun(write_script(program(text), "step.py"))
     entries = run.summary["attribution"]["entries"]
-    kinds = {entry["kind"] for entry in entries if entry["bytes"] > 64}
+    kinds = {entry["kind"] for entry in entries if entry["bytes"] > 256}
     assert kinds >= expected, entries
     assert not kinds & refuted, entries
 
@@ -548,3 +564,19 @@ def test_what_a_forward_pass_returns_for_the_backward_pass_are_activations(dryru
     }
     text = " ".join(run.err.split())
     assert "take the gradient inside of `jax.jit`, as in `jax.jit(jax.grad(f))`: " in text
+
+
+def test_what_one_layer_with_jit_hands_to_the_next_is_no_parameter(dryrun, write_script):
+    text = """
+        @jax.jit
+        def layer(w, x):
+            return jnp.sin(x @ w)
+        def f(a, b, x):
+            return layer(b, layer(a, x)).sum()
+        x, a, b = jnp.ones((16 * N, N)), jnp.ones((N, N)), jnp.ones((N, N))
+        slopes = jax.grad(f, argnums=(0, 1))(a, b, x)
+        """
+    run = dryrun(write_script(program(text), "step.py"))
+    entries = run.summary["attribution"]["entries"]
+    parameters = [entry for entry in entries if entry["kind"] == "parameters"]
+    assert sum(entry["bytes"] for entry in parameters) == 2 * 128 * 128 * 4, entries

@@ -175,8 +175,7 @@ fn reading(criterion: &mut Criterion) {
         let names = 0..ARGUMENTS;
         names.map(|id| format!("{first}['layer_{id}']['kernel']")).collect()
     };
-    let names =
-        Names { arguments: names("state"), outputs: names("result"), donated_in_vain: Vec::new() };
+    let names = Names { arguments: names("state"), outputs: names("result"), ..Names::default() };
     let shapes = vec![Shape::dense(ElementType(11), &[BYTES / 4]); ARGUMENTS as usize];
     let program = Program {
         parameters: shapes.clone(),

@@ -290,8 +290,8 @@ impl Hooks for PythonHooks {
 
     fn value_names(&self, code: &[u8]) -> Option<Names> {
         let names = call_python(|py| self.call(py, "names", (code,)));
-        let (arguments, outputs, donated_in_vain) = names?;
-        Some(Names { arguments, outputs, donated_in_vain })
+        let (arguments, outputs, donated_in_vain, differentiated) = names?;
+        Some(Names { arguments, outputs, donated_in_vain, differentiated })
     }
 
     fn program_interface(&self, code: &[u8]) -> Result<ProgramInterface, String> {

@@ -10,7 +10,7 @@ import functools
 import re
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from vramfit._inprogram import _nnx_names
 from vramfit._inprogram._frames import is_library, site_of, user_frame
@@ -21,14 +21,23 @@ from vramfit._values import _read_use
 _unused: dict[str, list[tuple[str, int]]] = {}
 
 
-def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
-    """Return the pytree paths of a program's arguments and results, empty where JAX gives none.
+class Names(NamedTuple):
+    """What the arguments and results of a program are called; empty where JAX gives no names."""
+
+    # Pytree paths.
+    arguments: list[str]
+    results: list[str]
+    # Arguments whose donation was not used, with their bytes.
+    unused_donations: list[tuple[str, int]]
+    # Arguments that gradients are taken of, where this is the forward pass alone.
+    differentiated: list[int]
+
+
+def names(code: bytes) -> Names:
+    """Return what the arguments and results of a program are called.
 
     Args:
         code: StableHLO as JAX gave it to the plugin.
-
-    Returns:
-        The arguments, the results, and the arguments whose donation was not used, with their bytes.
     """
     from jax._src.interpreters import mlir
     from jax._src.lib.mlir.dialects import hlo
@@ -42,24 +51,35 @@ def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
         arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
         results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
         unused = _unused.get(_name(module.operation), [])
+    differentiated: list[int] = []
     if not any(results):
-        arguments, results = _linearized_names(arguments, results)
-    return arguments, _nnx_names.result_names(results), unused
+        arguments, results, differentiated = _names_of_passes(arguments, results)
+    return Names(arguments, _nnx_names.result_names(results), unused, differentiated)
 
 
-def _linearized_names(arguments: list[str], results: list[str]) -> tuple[list[str], list[str]]:
-    """Return the names of the forward part of a function with ``jax.jit`` that is differentiated.
+# Functions of JAX that bind the forward and the backward pass of a function with `jax.jit`.
+_FORWARD, _BACKWARD = "_pjit_linearize", ("_pjit_transpose", "_pjit_transpose_fancy")
 
-    JAX gives it none: the arguments are those of the function, and what follows the function's
-    results is kept for the backward part. The analysis knows them by ``residuals[...]``.
+
+def _names_of_passes(
+    arguments: list[str], results: list[str]
+) -> tuple[list[str], list[str], list[int]]:
+    """Return the names of one pass of a function with ``jax.jit`` that is differentiated.
+
+    JAX gives them none, since each is a program of its own. The forward pass has the arguments of
+    the function, and after the function's results those that the backward pass reads, which the
+    analysis knows by ``residuals[...]``. The results of the backward pass are ``cotangents[...]``.
     """
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "_pjit_linearize":
+    while frame is not None and frame.f_code.co_name not in (_FORWARD, *_BACKWARD):
         frame = frame.f_back
     if frame is None:
-        return arguments, results
+        return arguments, results, []
+    if frame.f_code.co_name in _BACKWARD:
+        return arguments, [f"cotangents[{number}]" for number in range(len(results))], []
     count = frame.f_locals.get("num_primals_out")
     jaxpr: Any = frame.f_locals.get("jaxpr")
+    differentiated: list[int] = []
     if isinstance(count, int) and count < len(results):
         kept = range(len(results) - count)
         results = [*results[:count], *(f"residuals[{number}]" for number in kept)]
@@ -68,7 +88,28 @@ def _linearized_names(arguments: list[str], results: list[str]) -> tuple[list[st
         names = [str(name or "") for name in jaxpr.jaxpr.debug_info.arg_names]
         if len(names) == len(arguments) and not any(arguments):
             arguments = names
-    return arguments, results
+        primals = frame.f_locals["primals_in"]
+        if len(primals) == len(arguments):
+            of = {id(primal) for primal in _differentiated_arrays(frame)}
+            differentiated = [at for at, primal in enumerate(primals) if id(primal) in of]
+    return arguments, results, differentiated
+
+
+def _differentiated_arrays(frame: FrameType | None) -> list[Any]:
+    """Return what the innermost ``jax.vjp`` around a call is given, as does ``jax.grad``.
+
+    The other arguments of a function with ``jax.jit`` may have a tangent, too: of layers that have
+    one each, what one layer hands to the next.
+    """
+    import jax
+
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in ("vjp", "_vjp") and code.co_filename.endswith("/jax/_src/api.py"):
+            arrays: list[Any] = jax.tree.leaves(frame.f_locals["primals"])
+            return arrays
+        frame = frame.f_back
+    return []
 
 
 def record_donations() -> None:

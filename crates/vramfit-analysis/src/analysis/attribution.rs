@@ -131,8 +131,10 @@ impl Attributor<'_> {
             .collect();
         let entry = self.context.entry.map(|entry| entry as u32);
         let memory = entry.and_then(|entry| programs.get(&entry));
-        // A program that computes gradients tells itself what its arguments are, and what else is there.
-        let trains = memory.is_some_and(|(memory, _)| memory.is_differentiated());
+        // A program that computes gradients tells itself what its arguments are, and what else is there; one that is a
+        // pass alone does not.
+        let trains =
+            memory.is_some_and(|(memory, _)| memory.is_differentiated() && memory.pass().is_none());
         let is_operation = entry.is_some_and(|entry| self.is_operation(entry, &programs));
         let blocks: Vec<&Block> = blocks.collect();
         let mut newest: FxHashMap<u32, u64> = FxHashMap::default();
@@ -333,7 +335,7 @@ impl Attributor<'_> {
         let replaced = memory.replaced_by(output).filter(|_| memory.is_differentiated());
         let kind = match replaced.map(|argument| argument.owner) {
             Some(owner @ (Owner::Parameters | Owner::OptimizerState)) => EntryKind::Program(owner),
-            _ => gradient(memory, output)?,
+            _ => gradient(memory, output, self.memories.values())?,
         };
         let (path, shape) = (&output.path, &output.shape);
         Some(self.named_array(&KnownArray { kind, path, shape }, origin))

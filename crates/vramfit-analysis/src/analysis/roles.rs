@@ -7,7 +7,7 @@ use super::arrays::AllocationKey;
 use super::attribution_entry::EntryKind;
 use super::programs::Programs;
 use crate::program::ProgramMemory;
-use crate::program::memory::{Buffer, Owner, Phase};
+use crate::program::memory::{Buffer, Owner, Pass, Phase};
 use crate::replay::Block;
 use crate::trace::Note;
 
@@ -126,15 +126,26 @@ impl ArgumentRoles {
     }
 }
 
-/// Returns the output of a program that computes gradients if it is the gradient of one of its parameters.
-pub(super) fn gradient(memory: &ProgramMemory, output: &Buffer) -> Option<EntryKind> {
-    let is_gradient = output.owner == Owner::Outputs
-        && output.phase == Phase::Backward
-        && memory.replaced_by(output).is_none()
-        && memory
-            .buffers
-            .iter()
-            .any(|buffer| buffer.owner == Owner::Parameters && buffer.shape == output.shape);
+/// Returns the output of a program that computes gradients if it is the gradient of one of its parameters, or of
+/// another program's where the backward pass is a program of its own.
+pub(super) fn gradient<'a>(
+    memory: &'a ProgramMemory,
+    output: &Buffer,
+    programs: impl IntoIterator<Item = &'a ProgramMemory>,
+) -> Option<EntryKind> {
+    let is_of_parameter = |memory: &ProgramMemory| {
+        let mut buffers = memory.buffers.iter();
+        buffers.any(|buffer| buffer.owner == Owner::Parameters && buffer.shape == output.shape)
+    };
+    let is_gradient = match output.is_cotangent() {
+        true => programs.into_iter().any(is_of_parameter),
+        false => {
+            output.owner == Owner::Outputs
+                && output.phase == Phase::Backward
+                && memory.replaced_by(output).is_none()
+                && is_of_parameter(memory)
+        }
+    };
     is_gradient.then_some(EntryKind::Program(Owner::Gradients))
 }
 
@@ -150,7 +161,9 @@ pub(super) fn read_again(notes: &[Note], entry: usize, programs: &Programs) -> F
 }
 
 fn parameter_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {
-    argument_of(memory, parameter).filter(|_| memory.is_differentiated())
+    // Of what a backward pass is given, the forward pass tells what it is.
+    let tells = memory.is_differentiated() && memory.pass() != Some(Pass::Backward);
+    argument_of(memory, parameter).filter(|_| tells)
 }
 
 fn argument_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {
@@ -225,8 +238,9 @@ mod tests {
     #[test]
     fn an_output_is_a_gradient_if_it_is_one_of_a_parameter() {
         let memories = memories();
-        let is_gradient =
-            |entry: u32, output: &Buffer| gradient(&memories[&entry], output).is_some();
+        let is_gradient = |entry: u32, output: &Buffer| {
+            gradient(&memories[&entry], output, memories.values()).is_some()
+        };
         assert!(is_gradient(0, &output(Phase::Backward)));
         assert!(!is_gradient(0, &output(Phase::Forward)));
         let other = Buffer { shape: "f32[9]".to_owned(), ..output(Phase::Backward) };

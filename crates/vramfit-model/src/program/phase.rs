@@ -19,6 +19,17 @@ pub enum Phase {
     Backward,
 }
 
+/// A program that is one pass of a differentiated function: JAX compiles both for `jax.grad` of a function with
+/// `jax.jit`, and marks the operations of neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Pass {
+    /// Computes the function, and returns residuals.
+    Forward = 0,
+    /// Computes cotangents.
+    Backward = 1,
+}
+
 /// Reads the phase from the name of an operation.
 pub(super) fn of_name(name: &str) -> Phase {
     if name.contains("transpose(") {

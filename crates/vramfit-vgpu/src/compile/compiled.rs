@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use vramfit_model::allocator::PoolSpace;
+use vramfit_model::program::memory::Pass;
 use vramfit_model::program::{
     BufferClass, MemorySpace, Program, ProgramSizes, ProgramTime, ScratchPhase, Shape,
 };
@@ -61,6 +62,8 @@ pub(crate) struct CompileDiagnostics {
     pub(crate) memory: Vec<u8>,
     /// Indices of the arguments that an output replaces and that are not donated.
     pub(crate) replaced_arguments: Vec<u32>,
+    /// Which pass of a differentiated function it is, where each is a program of its own.
+    pub(crate) pass: Option<Pass>,
     /// How long an execution takes, if that is known.
     pub(crate) time: Option<ProgramTime>,
     /// The compiler's warnings about memory.
@@ -176,7 +179,8 @@ impl CompiledProgram {
             recorded_executions: AtomicU32::new(0),
             has_side_effects: contains(&code, b"callback"),
             // JAX writes it around the names of operations that carry gradients back.
-            has_backward: contains(&code, b"transpose("),
+            has_backward: contains(&code, b"transpose(")
+                || diagnostics.pass == Some(Pass::Backward),
             host_program: HostProgram::whole(number, &program, code, options, computes),
             program,
             serialized,
@@ -208,7 +212,7 @@ impl CompiledProgram {
     pub(crate) fn records_arguments(&self) -> bool {
         let updates =
             !(self.program.aliases.is_empty() && self.diagnostics.replaced_arguments.is_empty());
-        (self.has_backward || updates)
+        (self.has_backward || self.diagnostics.pass.is_some() || updates)
             && self.recorded_executions.fetch_add(1, Ordering::Relaxed) < MAX_RECORDED_EXECUTIONS
     }
 }

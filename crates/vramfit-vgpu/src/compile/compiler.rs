@@ -184,6 +184,7 @@ pub(crate) unsafe fn compile(
                             .as_ref()
                             .map(ProgramMemory::replaced_arguments)
                             .unwrap_or_default(),
+                        pass: memory.as_ref().and_then(ProgramMemory::pass),
                         memory: memory.map(|it| it.to_stored()).unwrap_or_default(),
                         time,
                         warnings,

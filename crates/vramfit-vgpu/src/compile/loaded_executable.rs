@@ -93,8 +93,7 @@ impl LoadedExecutable {
         if options.devices.len() > 1 {
             session.note(&Note::PartitionedProgram(describe_partitions(client, &compiled)));
         }
-        let CompileDiagnostics { memory, replaced_arguments: _, time, warnings } =
-            &compiled.diagnostics;
+        let CompileDiagnostics { memory, time, warnings, .. } = &compiled.diagnostics;
         if !memory.is_empty() {
             session.write(|trace| trace.program_memory(compiled.number, memory));
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use prost::Message;
+use vramfit_model::program::memory::Pass;
 use vramfit_model::program::{Program, ProgramTime};
 
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
@@ -39,6 +40,9 @@ pub(crate) struct SerializedProgram {
     /// The arguments that an output replaces and that are not donated.
     #[prost(uint32, repeated, tag = "9")]
     replaced_arguments: Vec<u32>,
+    /// Which pass of a differentiated function it is, where each is a program of its own.
+    #[prost(enumeration = "Pass", optional, tag = "10")]
+    pass: Option<i32>,
 }
 
 impl SerializedProgram {
@@ -52,6 +56,7 @@ impl SerializedProgram {
             compile_attempt: compiled.compile_attempt.clone(),
             memory: diagnostics.memory.clone(),
             replaced_arguments: diagnostics.replaced_arguments.clone(),
+            pass: diagnostics.pass.map(i32::from),
             warnings: diagnostics.warnings.clone(),
             time: diagnostics.time.as_ref().map(ProgramTime::to_stored).unwrap_or_default(),
         }
@@ -88,6 +93,7 @@ impl SerializedProgram {
             CompileDiagnostics {
                 memory: self.memory,
                 replaced_arguments: self.replaced_arguments,
+                pass: self.pass.and_then(|pass| Pass::try_from(pass).ok()),
                 time: ProgramTime::from_stored(&self.time),
                 warnings: self.warnings,
             },

@@ -111,7 +111,9 @@ def _first_line(message: str) -> str:
     if is_traceback and rest:
         errors = (line for line in reversed(rest) if line[:1].isalpha())
         first = head + next(errors, rest[-1])
-    return first[:MAX_MESSAGE_CHARACTERS]
+    if len(first) > MAX_MESSAGE_CHARACTERS:
+        return first[: MAX_MESSAGE_CHARACTERS - 1].rstrip() + "…"
+    return first
 
 
 def _note_printed_errors() -> None:

@@ -58,10 +58,14 @@ fn frozen_weights(known: &[Argument], owners: &[Owner], names: &[String]) -> Vec
 impl Arguments {
     /// Finds out whose the arguments of a program are.
     pub(super) fn classify(graph: &HloGraph<'_>, program: &Program, names: &Names) -> Self {
-        let readers: Vec<Users> = (0..program.parameters.len())
+        let mut readers: Vec<Users> = (0..program.parameters.len())
             .map(|number| graph.entry_parameter(number as i64))
             .map(|at| at.map_or(Users::default(), |at| readers_of(graph, (at, WHOLE))))
             .collect();
+        if !names.differentiated.is_empty() {
+            // JAX does not mark the operations of a forward pass that is a program of its own.
+            readers.iter_mut().for_each(|readers| readers.forward |= readers.outside);
+        }
         let outputs = 0..program.outputs.len();
         let gradients: Vec<bool> = outputs
             .clone()
@@ -96,6 +100,7 @@ impl Arguments {
                         .map_or(Meaning::Unknown, |path| meaning_of(path)),
                     returned: counterpart.is_some() || donated.contains(&number),
                     has_gradient: have_gradients[number]
+                        || names.differentiated.contains(&number)
                         || update.is_some_and(|update| update.has_gradient),
                     is_updated: update.is_some_and(|update| update.arguments.contains(&number)),
                     is_float: shape.element_type.is_float(),

@@ -251,11 +251,8 @@ mod tests {
             outputs: shapes(outputs),
             ..Program::default()
         };
-        let names = Names {
-            arguments: names(arguments),
-            outputs: names(outputs),
-            donated_in_vain: Vec::new(),
-        };
+        let names =
+            Names { arguments: names(arguments), outputs: names(outputs), ..Names::default() };
         (program, names)
     }
 

@@ -43,7 +43,7 @@ pub use owner::Owner;
 pub use promotions::Promotion;
 pub use read::Names;
 
-pub use super::phase::Phase;
+pub use super::phase::{Pass, Phase};
 
 /// Where the memory of one program goes, on each of its devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -119,6 +119,11 @@ impl Buffer {
     /// a function with `jax.jit`. The name is vramfit's, since JAX gives none.
     pub fn is_residual(&self) -> bool {
         self.owner == Owner::Outputs && self.path.starts_with("residuals[")
+    }
+
+    /// Returns `true` if it is an output of such a backward pass: the gradient of what the function was given.
+    pub fn is_cotangent(&self) -> bool {
+        self.owner == Owner::Outputs && self.path.starts_with("cotangents[")
     }
 }
 
@@ -211,7 +216,16 @@ impl ProgramMemory {
     /// Returns `true` if the program has a backward pass, or is the forward pass for one.
     pub fn is_differentiated(&self) -> bool {
         let mut buffers = self.buffers.iter();
-        buffers.any(|buffer| buffer.phase == Phase::Backward || buffer.is_residual())
+        buffers.any(|buffer| buffer.phase == Phase::Backward) || self.pass().is_some()
+    }
+
+    /// Returns which pass of a differentiated function the program is; `None` where it has both, or none.
+    pub fn pass(&self) -> Option<Pass> {
+        self.buffers.iter().find_map(|buffer| match buffer {
+            buffer if buffer.is_residual() => Some(Pass::Forward),
+            buffer if buffer.is_cotangent() => Some(Pass::Backward),
+            _ => None,
+        })
     }
 
     /// Returns `true` if the program is one operation that the line `site` of the user's calls outside of `jit`,

@@ -34,6 +34,8 @@ pub struct Names {
     /// Arguments that were donated although no output has their shape, with their bytes: JAX says so
     /// while it lowers, and drops the mark.
     pub donated_in_vain: Vec<(String, u64)>,
+    /// Arguments that gradients are taken of, where the program is a forward pass alone.
+    pub differentiated: Vec<usize>,
 }
 
 impl ProgramMemory {
