@@ -52,13 +52,20 @@ def names(code: bytes) -> Names:
         results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
         unused = _unused.get(_name(module.operation), [])
     differentiated: list[int] = []
-    if not any(results):
+    if arguments and not (any(arguments) and any(results)):
         arguments, results, differentiated = _names_of_passes(arguments, results)
     return Names(arguments, _nnx_names.result_names(results), unused, differentiated)
 
 
-# Functions of JAX that bind the forward and the backward pass of a function with `jax.jit`.
-_FORWARD, _BACKWARD = "_pjit_linearize", ("_pjit_transpose", "_pjit_transpose_fancy")
+# Functions of JAX that bind the forward and the backward pass of a function with `jax.jit`: for the
+# forward pass with the variables for the number of results, and for what the function is given.
+_FORWARD = {
+    "_pjit_linearize": ("num_primals_out", "primals_in"),
+    "_pjit_partial_eval": ("num_out_primals", "known_inputs"),  # up to JAX 0.6
+}
+_BACKWARD = {"_pjit_transpose", "_pjit_transpose_fancy"}
+# The function of JAX that a function with `jax.jit` comes through when it is called.
+_CALL = "cache_miss"
 
 
 def _names_of_passes(
@@ -71,27 +78,26 @@ def _names_of_passes(
     analysis knows by ``residuals[...]``. The results of the backward pass are ``cotangents[...]``.
     """
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_name not in (_FORWARD, *_BACKWARD):
+    while frame is not None and frame.f_code.co_name not in {*_FORWARD, *_BACKWARD, _CALL}:
         frame = frame.f_back
-    if frame is None:
+    if frame is None or frame.f_code.co_name == _CALL:
         return arguments, results, []
     if frame.f_code.co_name in _BACKWARD:
         return arguments, [f"cotangents[{number}]" for number in range(len(results))], []
-    count = frame.f_locals.get("num_primals_out")
-    jaxpr: Any = frame.f_locals.get("jaxpr")
+    count, given = (frame.f_locals.get(name) for name in _FORWARD[frame.f_code.co_name])
     differentiated: list[int] = []
     if isinstance(count, int) and count < len(results):
         kept = range(len(results) - count)
         results = [*results[:count], *(f"residuals[{number}]" for number in kept)]
     # A release that keeps the names elsewhere goes without.
     with contextlib.suppress(Exception):
-        names = [str(name or "") for name in jaxpr.jaxpr.debug_info.arg_names]
+        # Those of tangents come after those of the function.
+        names = frame.f_locals["jaxpr"].jaxpr.debug_info.arg_names[: len(arguments)]
         if len(names) == len(arguments) and not any(arguments):
-            arguments = names
-        primals = frame.f_locals["primals_in"]
-        if len(primals) == len(arguments):
-            of = {id(primal) for primal in _differentiated_arrays(frame)}
-            differentiated = [at for at, primal in enumerate(primals) if id(primal) in of]
+            arguments = [str(name or "") for name in names]
+        if given is not None and len(given) == len(arguments):
+            of = {id(each) for each in _differentiated_arrays(frame)}
+            differentiated = [at for at, each in enumerate(given) if id(each) in of]
     return arguments, results, differentiated
 
 

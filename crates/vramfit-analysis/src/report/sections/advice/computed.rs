@@ -261,7 +261,11 @@ pub(super) fn smaller_batch(
     capacity_bytes: u64,
 ) -> Option<Advice> {
     summary.out_of_memory()?;
-    let has_batch = memory.bytes_of(Owner::Batch) > 0 && memory.bytes_of(Owner::Activations) > 0;
+    // What a Jacobian of one vector is taken of has no rows that could be fewer.
+    let is_batch = |buffer: &Buffer| buffer.owner == Owner::Batch && buffer.shape.contains(',');
+    let has_batch = memory.bytes_of(Owner::Batch) > 0
+        && memory.bytes_of(Owner::Activations) > 0
+        && (memory.bytes_of(Owner::Parameters) > 0 || memory.buffers.iter().any(is_batch));
     let other_bytes = memory.occupied_bytes().saturating_sub(memory.temp_bytes);
     (has_batch && other_bytes < capacity_bytes).then(|| Advice {
         bytes: memory.temp_bytes,
