@@ -9,31 +9,22 @@ use std::panic::AssertUnwindSafe;
 use clap::ColorChoice;
 use vramfit_analysis::{Error, ErrorKind};
 use vramfit_base::error::EXIT_CODE;
+use vramfit_runner::interruption;
 
 mod args;
 mod ascii;
-mod child;
 mod command_line;
 mod commands;
-mod context;
-mod environment;
 mod files;
-mod interruption;
 mod metrics_logs;
 mod output;
-mod parallel;
-mod process_tree;
-mod python;
-mod python_child;
-mod scratch;
-mod signals;
 mod status;
 mod trace_progress;
 mod usage;
 
 use output::Output;
 
-pub use context::Context;
+pub use vramfit_runner::Context;
 
 /// Runs one command line, program name first, and returns the exit code.
 ///

@@ -64,14 +64,6 @@ impl<'a> ReadProgress<'a> {
     }
 }
 
-impl Drop for ReadProgress<'_> {
-    fn drop(&mut self) {
-        if let Some(progress) = &self.progress {
-            progress.remove();
-        }
-    }
-}
-
 impl EventSource for ReadProgress<'_> {
     fn header(&self) -> &Header {
         self.inner.header()

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::scratch::TempDirectory;
+use vramfit_runner::scratch::TempDirectory;
 
 /// The variable by which users choose the folder.
 pub(super) const COMPILATION_CACHE: &str = "VRAMFIT_COMPILATION_CACHE";

@@ -5,8 +5,7 @@
 
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu::Gpu;
-
-use crate::python::{Installed, Interpreter, MIN_PYTHON};
+use vramfit_runner::python::{Installed, Interpreter, MIN_PYTHON};
 
 /// Rejects an interpreter in which the program could not use the virtual GPU.
 ///
@@ -101,7 +100,7 @@ mod tests {
     use vramfit_model::gpu;
 
     use super::*;
-    use crate::python::CudaPlugin;
+    use vramfit_runner::python::CudaPlugin;
 
     fn complete() -> Installed {
         Installed {

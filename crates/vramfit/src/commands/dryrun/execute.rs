@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use vramfit_analysis::Result;
 use vramfit_analysis::analysis::RunSummary;
+use vramfit_runner::Context;
 
 use super::outcome::FinishedRun;
 use super::run_one::run_program;
 use super::second_fill::SecondRun;
 use super::spec::DryrunSpec;
 use super::{outcome, remedies, run_hosts};
-use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 

@@ -10,17 +10,17 @@ use vramfit_analysis::report::{describe_condition, describe_mismatch};
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::trace::{ProcessExit, Reader};
+use vramfit_runner::Context;
+use vramfit_runner::files::cannot_write;
+use vramfit_runner::scratch::TempDirectory;
+use vramfit_runner::signals::signal_name;
 
 use super::hosts::HostsSpec;
 use super::outcome::with_output_tail;
 use super::result_files::ResultFiles;
 use super::run_hosts;
 use super::spec::DryrunSpec;
-use crate::context::Context;
-use crate::files::cannot_write;
 use crate::output::Output;
-use crate::scratch::TempDirectory;
-use crate::signals::signal_name;
 
 /// What an error begins with that the program has raised.
 pub(super) const PROGRAM_FAILED: &str = "the program failed in the dry run: ";

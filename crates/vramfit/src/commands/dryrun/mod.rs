@@ -37,14 +37,14 @@ use vramfit_analysis::{Bytes, Result};
 use vramfit_model::gpu::{Calibration, GpuSelection};
 use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_model::settings::{Options, Version};
+use vramfit_runner::Context;
+use vramfit_runner::interruption::Interruption;
 
 use self::remedies::RemedyLevel;
 use self::result_files::writable_trace;
 use self::spec::Total;
 use super::policy::{PoolArgs, check_occupied, spill_of_each};
 use super::results::{FullArgs, JsonArgs, PageArgs};
-use crate::context::Context;
-use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::status::Status;
 

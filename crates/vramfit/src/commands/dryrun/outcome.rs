@@ -6,14 +6,14 @@ use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 use vramfit_analysis::analysis::{RunSummary, add_process_exit, most_critical, trace_files};
 use vramfit_analysis::report::{Extent, Report};
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_runner::child::ExitReason;
+use vramfit_runner::scratch::TempDirectory;
+use vramfit_runner::signals::signal_name;
 
 use super::result_files::ResultFiles;
-use crate::child::ExitReason;
 use crate::commands::results::write_page;
 use crate::files::write;
 use crate::output::Output;
-use crate::scratch::TempDirectory;
-use crate::signals::signal_name;
 use crate::status::Status;
 use crate::trace_progress::load_own;
 

@@ -7,16 +7,16 @@ use vramfit_analysis::analysis::{Condition, MeasuredEdit, RunSummary};
 use vramfit_analysis::planning::{EditOutcome, Plan, PlanSource, ProgramEdit, SuggestedEdit};
 use vramfit_analysis::{ErrorKind, Result};
 use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
+use vramfit_runner::Context;
+use vramfit_runner::files::cannot_write;
+use vramfit_runner::interruption::{self, Interruption};
+use vramfit_runner::parallel::map_dry_runs;
+use vramfit_runner::scratch::TempDirectory;
 
 use super::measure::{MeasuredRun, PROGRAM_FAILED, measure};
 use super::result_files::ResultFiles;
 use super::spec::DryrunSpec;
-use crate::context::Context;
-use crate::files::cannot_write;
-use crate::interruption::{self, Interruption};
 use crate::output::Output;
-use crate::parallel::map_dry_runs;
-use crate::scratch::TempDirectory;
 
 /// Which edits are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

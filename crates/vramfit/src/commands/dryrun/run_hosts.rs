@@ -8,6 +8,9 @@ use vramfit_analysis::analysis::hosts::{HostRun, next_host, read_host_run, summa
 use vramfit_analysis::report::Report;
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::{HostConfig, RunConfig};
+use vramfit_runner::Context;
+use vramfit_runner::child::ExitReason;
+use vramfit_runner::scratch::TempDirectory;
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::host_messages::HostMessages;
@@ -16,10 +19,7 @@ use super::outcome::{self, FinishedRun, output_tail, with_output_tail};
 use super::remedies;
 use super::run_one::run_program;
 use super::spec::DryrunSpec;
-use crate::child::ExitReason;
-use crate::context::Context;
 use crate::output::{Output, write_to_stderr};
-use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 /// Makes the dry runs, and reports what they come to together.

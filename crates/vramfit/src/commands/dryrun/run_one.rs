@@ -8,19 +8,19 @@ use std::process::Stdio;
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::settings::Version;
+use vramfit_runner::Context;
+use vramfit_runner::child;
+use vramfit_runner::files::{cannot_write, check_space};
+use vramfit_runner::program;
+use vramfit_runner::python::{self, Installed, Interpreter};
+use vramfit_runner::scratch::TempDirectory;
 
 use super::env::EnvDelta;
 use super::outcome::FinishedRun;
 use super::result_files::remove_traces;
 use super::spec::{DryrunSpec, read_autotune_results};
 use super::{compiler, compiler_log, env, env_check, trace_failure};
-use crate::child;
-use crate::command_line;
-use crate::context::Context;
-use crate::files::{cannot_write, check_space};
 use crate::output::Output;
-use crate::python::{self, Installed, Interpreter};
-use crate::scratch::TempDirectory;
 
 /// A trace is rarely larger; where not even that can be written, the run need not start.
 const MIN_TRACE_SPACE: usize = 256 << 10;
@@ -43,7 +43,7 @@ pub(super) fn run_program(
 ) -> Result<FinishedRun> {
     env::check_platforms(|name| spec.variable(name))?;
     let (program, arguments) =
-        command_line::split_program(spec.command.clone(), spec.directory.as_deref(), context)?;
+        program::split_program(spec.command.clone(), spec.directory.as_deref(), context)?;
     let scratch = TempDirectory::create()?;
     trace_failure::prepare(scratch.path())?;
     let kept = spec.results.trace.as_deref();

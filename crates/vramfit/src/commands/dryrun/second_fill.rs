@@ -6,15 +6,15 @@ use std::time::Duration;
 use vramfit_analysis::Result;
 use vramfit_analysis::analysis::{RunSummary, trace_files};
 use vramfit_model::run_config::{Fill, RunConfig};
+use vramfit_runner::Context;
+use vramfit_runner::files::cannot_write;
+use vramfit_runner::scratch::TempDirectory;
 
 use super::outcome::{FinishedRun, summarize_run};
 use super::result_files::{ResultFiles, remove_traces};
 use super::run_one::run_program;
 use super::spec::DryrunSpec;
-use crate::context::Context;
-use crate::files::cannot_write;
 use crate::output::Output;
-use crate::scratch::TempDirectory;
 
 /// The second run may take this many times as long as the first, which may have been cut short by its failure …
 const TIME_FACTOR: u32 = 3;

@@ -10,14 +10,14 @@ use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_model::gpu::{self, Gpu, GpuSelection};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
+use vramfit_runner::Context;
+use vramfit_runner::environment::{unicode_variables, variable};
+use vramfit_runner::files::cannot_read;
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::hosts::HostsSpec;
 use super::remedies::RemedyLevel;
 use super::result_files::ResultFiles;
-use crate::context::Context;
-use crate::environment::{unicode_variables, variable};
-use crate::files::cannot_read;
 
 /// A dry run: what it does, how its program is started, and where results go.
 #[derive(Clone, Debug)]

@@ -6,14 +6,14 @@ use vramfit_analysis::planning::{
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::{FEW_CALLS, StepLimit};
 use vramfit_model::settings::{Version, XlaFlags};
+use vramfit_runner::Context;
+use vramfit_runner::interruption;
+use vramfit_runner::parallel::map_dry_runs;
 
 use super::search::{EditTrial, Found, FoundRow, SearchSpec};
 use super::trial::{Measurement, find_sites, measure_plan};
 use crate::commands::dryrun::DryrunSpec;
-use crate::context::Context;
-use crate::interruption;
 use crate::output::Output;
-use crate::parallel::map_dry_runs;
 
 /// What is known of a command before plans are tried.
 pub(super) struct SearchStart {

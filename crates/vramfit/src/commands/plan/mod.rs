@@ -25,6 +25,9 @@ use vramfit_base::duration::parse_duration;
 use vramfit_model::gpu::{Calibration, Gpu, GpuSelection};
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::{MAX_FRACTION, Options, Version};
+use vramfit_runner::Context;
+use vramfit_runner::interruption::Interruption;
+use vramfit_runner::scratch::TempDirectory;
 
 pub(crate) use self::fit::find_fitting_plan;
 pub(crate) use self::gains::{Gain, measure_gains};
@@ -34,11 +37,8 @@ use self::vary::Variation;
 use super::dryrun::{DryrunSpec, HostArgs, SettingsSpec, open_compilation_cache};
 use super::policy::{PoolArgs, check_occupied};
 use super::results::{FullArgs, JsonArgs, JsonTarget, PageArgs, write_page};
-use crate::context::Context;
 use crate::files::{writable, write};
-use crate::interruption::Interruption;
 use crate::output::Output;
-use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 const DEFAULT_MAX_TRIALS: usize = 32;

@@ -3,12 +3,12 @@
 use vramfit_analysis::planning::{CostKind, pareto_front};
 use vramfit_analysis::{ErrorKind, Result};
 use vramfit_model::run_config::StepLimit;
+use vramfit_runner::Context;
+use vramfit_runner::interruption;
 
 use super::measuring::Measuring;
 use super::search::{Found, SearchSpec};
 use super::trial::{is_rejection, last_line};
-use crate::context::Context;
-use crate::interruption;
 use crate::output::Output;
 
 /// Searches.

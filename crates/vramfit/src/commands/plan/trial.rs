@@ -10,12 +10,12 @@ use vramfit_analysis::planning::{
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
+use vramfit_runner::Context;
+use vramfit_runner::files::cannot_write;
+use vramfit_runner::scratch::TempDirectory;
 
 use crate::commands::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
-use crate::context::Context;
-use crate::files::cannot_write;
 use crate::output::Output;
-use crate::scratch::TempDirectory;
 
 /// A program of this many training steps is run to its end with each plan.
 const MAX_SHORT_RUN: u64 = 10;

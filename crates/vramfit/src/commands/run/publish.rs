@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::python::{Installed, MIN_PYTHON, prepend_python_path, shim_of};
+use vramfit_runner::scratch::TempDirectory;
 
-use crate::python::{Installed, MIN_PYTHON, prepend_python_path, shim_of};
-use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 /// Returns the variables to set, none where it would not work: in a Python without JAX or too old for the

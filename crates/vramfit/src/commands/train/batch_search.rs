@@ -7,6 +7,7 @@ use serde_json::json;
 use vramfit_analysis::analysis::{Condition, RunSummary, load_summary};
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
+use vramfit_runner::Context;
 use vramfit_train::{BatchSearchResult, Config, Trial, largest_batch};
 
 use super::datasets::DatasetInfo;
@@ -16,7 +17,6 @@ use super::{ProgressMode, command_with};
 use crate::commands::data::grouped;
 use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, with_output_tail};
 use crate::commands::results::JsonTarget;
-use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 

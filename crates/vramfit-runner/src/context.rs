@@ -30,7 +30,7 @@ impl Context {
 
     /// Returns a context that names the Python to use where the user's command does not: `--python`,
     /// else `VRAMFIT_PYTHON`, else the one that started us, else `python3`.
-    pub(crate) fn with_python(&self, option: Option<PathBuf>) -> Context {
+    pub fn with_python(&self, option: Option<PathBuf>) -> Context {
         let variable = std::env::var_os("VRAMFIT_PYTHON").filter(|name| !name.is_empty());
         let python = option
             .or_else(|| variable.map(PathBuf::from))

@@ -6,28 +6,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::output::Output;
+use crate::messages::Messages;
 
-/// As [`map_parallel`], for dry runs, with a progress bar.
-pub(crate) fn map_dry_runs<T: Send, R: Send>(
+/// Makes dry runs, one for each item and at most `jobs` at the same time, and returns the results in the order of the
+/// items. Items for which `work` returns `None` have no result.
+pub fn map_dry_runs<T: Send, R: Send>(
     items: Vec<T>,
     jobs: usize,
-    output: &Output,
+    messages: &dyn Messages,
     work: impl Fn(T) -> Option<R> + Sync,
 ) -> Vec<R> {
-    let bar = output.progress_bar("dry runs");
+    let progress = messages.progress("dry runs");
     let (total, done) = (items.len() as u64, AtomicU64::new(0));
-    let results = map_parallel(items, jobs, |item| {
+    map_parallel(items, jobs, |item| {
         let result = work(item)?;
-        bar.show(done.fetch_add(1, Ordering::Relaxed) + 1, 0, total);
+        progress.show(done.fetch_add(1, Ordering::Relaxed) + 1, total);
         Some(result)
-    });
-    bar.remove();
-    results
+    })
 }
 
-/// Does the work of each item, at most `jobs` at the same time, and returns the results in the order of the
-/// items. Items for which `work` returns `None` have no result.
 fn map_parallel<T: Send, R: Send>(
     items: Vec<T>,
     jobs: usize,
@@ -58,7 +55,10 @@ fn map_parallel<T: Send, R: Send>(
 }
 
 /// Waits for a message; without a timeout until there is one.
-pub(crate) fn receive_within<T>(
+///
+/// # Errors
+/// Those of the receiver.
+pub fn receive_within<T>(
     receiver: &Receiver<T>,
     timeout: Option<Duration>,
 ) -> Result<T, RecvTimeoutError> {

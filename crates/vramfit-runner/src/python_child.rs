@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use crate::parallel::receive_within;
 
 /// An error that a child reports, with the fields of an [`Error`].
 #[derive(Debug, Deserialize)]
-pub(crate) struct PythonFailure {
+pub struct PythonFailure {
     id: String,
     message: String,
     cause: Option<String>,
@@ -40,7 +40,7 @@ impl From<PythonFailure> for Error {
 
 /// What a child did.
 #[derive(Debug)]
-pub(crate) enum ChildEvent {
+pub enum ChildEvent {
     /// It wrote a line to standard output.
     Stdout(String),
     /// It wrote a line to standard error, if that is captured.
@@ -53,7 +53,7 @@ pub(crate) enum ChildEvent {
 
 /// A running child.
 #[derive(Debug)]
-pub(crate) struct PythonChild {
+pub struct PythonChild {
     child: Child,
     stdin: Option<ChildStdin>,
     events: Receiver<ChildEvent>,
@@ -64,7 +64,7 @@ impl PythonChild {
     ///
     /// # Errors
     /// `command-not-found` if `python` cannot be started.
-    pub(crate) fn spawn_module(python: &Path, module: &str, arguments: &[&str]) -> Result<Self> {
+    pub fn spawn_module(python: &Path, module: &str, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(python);
         command.args(["-m", module]).args(arguments);
         PythonChild::spawn(&mut command).map_err(|error| {
@@ -81,7 +81,7 @@ impl PythonChild {
     ///
     /// # Errors
     /// Those of the operating system.
-    pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (sender, events) = mpsc::channel();
         forward_lines(child.stderr.take(), sender.clone(), ChildEvent::Stderr, false);
@@ -91,19 +91,19 @@ impl PythonChild {
     }
 
     /// Writes to standard input. A child that has exited is noticed when it does not answer.
-    pub(crate) fn send(&mut self, text: &str) {
+    pub fn send(&mut self, text: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = stdin.write_all(text.as_bytes());
         }
     }
 
     /// Closes standard input.
-    pub(crate) fn close_stdin(&mut self) {
+    pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
     /// Waits for the next event; without a timeout until there is one.
-    pub(crate) fn receive(&mut self, timeout: Option<Duration>) -> ChildEvent {
+    pub fn receive(&mut self, timeout: Option<Duration>) -> ChildEvent {
         let received = receive_within(&self.events, timeout);
         received.unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => ChildEvent::TimedOut,
@@ -112,10 +112,7 @@ impl PythonChild {
     }
 
     /// Waits for the next line that is a message; `None` if standard output is closed or `timeout` is over.
-    pub(crate) fn receive_message<T: DeserializeOwned>(
-        &mut self,
-        timeout: Option<Duration>,
-    ) -> Option<T> {
+    pub fn receive_message<T: DeserializeOwned>(&mut self, timeout: Option<Duration>) -> Option<T> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let remaining =
@@ -133,7 +130,7 @@ impl PythonChild {
     }
 
     /// Waits for the child to exit; kills it after `timeout` and returns `None`.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
+    pub fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
         let deadline = Instant::now() + timeout;
         loop {
@@ -149,7 +146,7 @@ impl PythonChild {
     }
 
     /// Kills the child.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         // It may have exited already; either way it is reaped here.
         let _ = self.child.kill();
         let _ = self.child.wait();

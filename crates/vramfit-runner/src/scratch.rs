@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
-use vramfit_analysis::{Error, Result};
+use vramfit_base::{Error, Result};
 
 /// Not shared with the folders of the plugin, which the program holds without a lock.
 const PREFIX: &str = "vramfit-command-";
@@ -18,7 +18,7 @@ const PREFIX: &str = "vramfit-command-";
 const MIN_STALE_AGE: Duration = Duration::from_secs(60);
 
 /// A temporary folder, gone when it is dropped.
-pub(crate) struct TempDirectory {
+pub struct TempDirectory {
     // Dropped first: a process that finds the folder unlocked removes it, as is about to happen.
     _lock: File,
     folder: TempDir,
@@ -29,7 +29,7 @@ impl TempDirectory {
     ///
     /// # Errors
     /// `io`.
-    pub(crate) fn create() -> Result<TempDirectory> {
+    pub fn create() -> Result<TempDirectory> {
         TempDirectory::create_in_temp().map_err(|error| {
             Error::io("cannot create a temporary directory")
                 .cause(error)
@@ -48,7 +48,7 @@ impl TempDirectory {
     }
 
     /// Returns where it is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_base::nearest::nearest;
+use vramfit_base::{Error, ErrorKind, Result};
 use vramfit_model::trace::ProcessExit;
 
 use crate::signals::{is_ignored, signal_name};
@@ -25,7 +25,7 @@ use crate::{interruption, process_tree};
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExitReason {
+pub enum ExitReason {
     /// It exited by itself with this code.
     Code(u8),
     /// A signal killed it.
@@ -34,7 +34,7 @@ pub(crate) enum ExitReason {
 
 impl ExitReason {
     /// Returns the exit code that a shell would report.
-    pub(crate) fn shell_code(self) -> u8 {
+    pub fn shell_code(self) -> u8 {
         match self {
             ExitReason::Code(code) => code,
             ExitReason::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
@@ -42,7 +42,7 @@ impl ExitReason {
     }
 
     /// Returns it as a trace records it.
-    pub(crate) fn process_exit(self) -> ProcessExit {
+    pub fn process_exit(self) -> ProcessExit {
         let (code, signal) = match self {
             ExitReason::Code(code) => (Some(code), None),
             ExitReason::Signal(signal) => (None, Some(signal)),
@@ -51,7 +51,7 @@ impl ExitReason {
     }
 
     /// Returns a text that fits after "the program".
-    pub(crate) fn describe(self) -> String {
+    pub fn describe(self) -> String {
         match self {
             ExitReason::Code(code) => format!("ended with exit code {code}"),
             ExitReason::Signal(signal) => format!("was killed by {}", signal_name(signal)),
@@ -63,7 +63,7 @@ impl ExitReason {
 ///
 /// # Errors
 /// `command-not-found` when there is none, or when it may not be executed.
-pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
+pub fn resolve_command(program: &OsStr) -> Result<PathBuf> {
     let shown = program.to_string_lossy();
     let not_found = |message: String| Error::new(ErrorKind::CommandNotFound, message);
     if program.as_encoded_bytes().contains(&b'/') {
@@ -96,7 +96,7 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
 }
 
 /// The error for a program that is named by a path where there is none, with the file there whose name is nearest.
-pub(crate) fn does_not_exist(path: &Path) -> Error {
+pub fn does_not_exist(path: &Path) -> Error {
     let error =
         Error::new(ErrorKind::CommandNotFound, format!("`{}` does not exist", path.display()));
     error.hint(match nearest_file(path) {
@@ -124,7 +124,7 @@ fn nearest_file(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// `command-not-found` when the system refuses to start it, `time-limit` when it was killed, `interrupted`
 /// when it was ended because this command is.
-pub(crate) fn run(
+pub fn run(
     program: &Path,
     arguments: &[OsString],
     time_limit: Option<Duration>,
@@ -148,7 +148,7 @@ fn pass_on(child: Pid, signal: i32) {
 ///
 /// # Errors
 /// Those of [`run`].
-pub(crate) fn run_with_signals(
+pub fn run_with_signals(
     program: &Path,
     arguments: &[OsString],
     time_limit: Option<Duration>,
@@ -213,11 +213,7 @@ pub(crate) fn run_with_signals(
 
 /// Replaces this process by the command, which keeps its process number, its terminal and its place in
 /// the shell's list of jobs. Returns only when the system refuses.
-pub(crate) fn exec(
-    program: &Path,
-    arguments: &[OsString],
-    adjust: impl FnOnce(&mut Command),
-) -> Error {
+pub fn exec(program: &Path, arguments: &[OsString], adjust: impl FnOnce(&mut Command)) -> Error {
     let mut command = Command::new(program);
     command.args(arguments);
     adjust(&mut command);

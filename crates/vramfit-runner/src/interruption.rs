@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use crate::process_tree::{Process, descendants};
 use crate::signals::{is_ignored, signal_name};
@@ -27,7 +27,7 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// While it exists, SIGINT, SIGTERM and SIGHUP end the programs that this process has started since then;
 /// signals that the caller ignores (`nohup`) remain ignored.
-pub(crate) struct Interruption {
+pub struct Interruption {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,7 +37,7 @@ impl Interruption {
     ///
     /// # Errors
     /// `internal` where the system refuses.
-    pub(crate) fn watch() -> Result<Self> {
+    pub fn watch() -> Result<Self> {
         let failed =
             |error| Error::new(ErrorKind::Internal, "cannot install signal handlers").cause(error);
         let watched = [SIGINT, SIGTERM, SIGHUP];
@@ -72,7 +72,7 @@ impl Drop for Interruption {
 }
 
 /// Returns the signal that ends the command, if one came.
-pub(crate) fn received() -> Option<i32> {
+pub fn received() -> Option<i32> {
     Some(RECEIVED.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn received() -> Option<i32> {
 ///
 /// # Errors
 /// `interrupted`.
-pub(crate) fn ensure_none() -> Result<()> {
+pub fn ensure_none() -> Result<()> {
     received().map_or(Ok(()), |signal| {
         let message = format!("interrupted by {}", signal_name(signal));
         Err(Error::new(ErrorKind::Interrupted, message))
@@ -88,7 +88,7 @@ pub(crate) fn ensure_none() -> Result<()> {
 }
 
 /// Returns the exit code of a command that a signal has ended.
-pub(crate) fn exit_code() -> Option<u8> {
+pub fn exit_code() -> Option<u8> {
     received().and_then(|signal| u8::try_from(128 + signal).ok())
 }
 

@@ -16,11 +16,14 @@ use vramfit_model::settings::Version;
 use crate::child;
 use crate::python_child::PythonChild;
 
+/// The beginning of scripts that look for installed packages; see its own first lines.
+pub const PACKAGES: &str = include_str!("packages.py");
+
 /// The script that prints what is installed; see its own first lines.
 const PROBE: &str = concat!(include_str!("packages.py"), include_str!("probe.py"));
 
 /// The oldest Python that the extension module can be loaded into: it is built for this stable interface.
-pub(crate) const MIN_PYTHON: (u32, u32) = (3, 11);
+pub const MIN_PYTHON: (u32, u32) = (3, 11);
 
 /// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
 /// must not delay the user's program, which is then started without knowing.
@@ -28,65 +31,66 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An interpreter and the options it is given before the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interpreter {
-    pub(crate) program: PathBuf,
+pub struct Interpreter {
+    /// The file.
+    pub program: PathBuf,
     /// Its own options, such as `-u`, and never the script's.
-    pub(crate) options: Vec<OsString>,
+    pub options: Vec<OsString>,
 }
 
 /// What an interpreter has installed, as far as a virtual GPU is concerned.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-pub(crate) struct Installed {
+pub struct Installed {
     /// Version of the language, such as `3.11.7`.
-    pub(crate) python: String,
+    pub python: String,
     /// Major and minor version of the language.
-    pub(crate) python_version: (u32, u32),
+    pub python_version: (u32, u32),
     /// The directory of the package `vramfit`, if it is installed there.
-    pub(crate) package: Option<PathBuf>,
+    pub package: Option<PathBuf>,
     /// Whether directories named in `PYTHONPATH` are searched.
-    pub(crate) reads_pythonpath: bool,
+    pub reads_pythonpath: bool,
     /// Version of `jax`.
-    pub(crate) jax: Option<String>,
+    pub jax: Option<String>,
     /// Version of `jaxlib`.
-    pub(crate) jaxlib: Option<String>,
+    pub jaxlib: Option<String>,
     /// The real CUDA plugins: major version of CUDA and version of the package.
-    pub(crate) plugins: Vec<CudaPlugin>,
+    pub plugins: Vec<CudaPlugin>,
     /// Version of TensorFlow for GPUs.
-    pub(crate) tensorflow: Option<String>,
+    pub tensorflow: Option<String>,
     /// Version of PyTorch.
-    pub(crate) torch: Option<String>,
+    pub torch: Option<String>,
     /// Where XLA will find the assembler for GPU code.
-    pub(crate) ptxas: Option<PathBuf>,
+    pub ptxas: Option<PathBuf>,
     /// Where XLA will find the device functions.
-    pub(crate) libdevice: Option<PathBuf>,
+    pub libdevice: Option<PathBuf>,
 }
 
 /// An installed `jax-cudaXX-plugin`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-pub(crate) struct CudaPlugin {
+pub struct CudaPlugin {
     /// Major version of CUDA, such as 13.
-    pub(crate) cuda: u32,
+    pub cuda: u32,
     /// Version of the package, if its metadata could be read.
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
     /// Whether the compiler itself (`jax-cudaXX-pjrt`) is installed too.
-    pub(crate) library: bool,
+    pub library: bool,
 }
 
 impl Interpreter {
     /// Returns an interpreter without options.
-    pub(crate) fn bare(program: PathBuf) -> Self {
+    pub fn bare(program: PathBuf) -> Self {
         Interpreter { program, options: Vec::new() }
     }
 }
 
 impl Installed {
     /// Returns the release of JAX, if it is installed.
-    pub(crate) fn jax_version(&self) -> Option<Version> {
+    pub fn jax_version(&self) -> Option<Version> {
         self.jax.as_ref()?.parse().ok()
     }
 
     /// Returns what the rules about settings want to know of it; `None` without JAX, whose programs they are about.
-    pub(crate) fn packages(&self) -> Option<Packages> {
+    pub fn packages(&self) -> Option<Packages> {
         self.jax.is_some().then(|| Packages {
             tensorflow: self.tensorflow.clone(),
             tensorflow_cpu: None,
@@ -100,7 +104,7 @@ impl Installed {
 ///
 /// Looks at the program's name, or at the first line of a script such as `pytest`. Returns `None`
 /// for shell scripts and launchers, of which nothing is known before they run.
-pub(crate) fn find_interpreter(program: &Path, arguments: &[OsString]) -> Option<Interpreter> {
+pub fn find_interpreter(program: &Path, arguments: &[OsString]) -> Option<Interpreter> {
     if is_python(program) {
         return Some(Interpreter {
             program: program.to_owned(),
@@ -126,10 +130,7 @@ pub(crate) fn find_interpreter(program: &Path, arguments: &[OsString]) -> Option
 ///
 /// `adjust` sets the environment that the program will get. Returns `None` when no answer came; the
 /// program is then started without knowing.
-pub(crate) fn query(
-    interpreter: &Interpreter,
-    adjust: impl FnOnce(&mut Command),
-) -> Option<Installed> {
+pub fn query(interpreter: &Interpreter, adjust: impl FnOnce(&mut Command)) -> Option<Installed> {
     let mut command = Command::new(&interpreter.program);
     adjust(&mut command);
     command.args(&interpreter.options).args(["-c", PROBE]).stderr(Stdio::null());
@@ -143,12 +144,12 @@ pub(crate) fn query(
 }
 
 /// Returns the directory of the modules that JAX and Python discover, in the package `vramfit`.
-pub(crate) fn shim_of(package: &Path) -> PathBuf {
+pub fn shim_of(package: &Path) -> PathBuf {
     package.join("_inprogram/_jax_shim")
 }
 
 /// Returns the user's `PYTHONPATH` with a directory in front, of whose modules the first is used.
-pub(crate) fn prepend_python_path(directory: PathBuf, users: Option<OsString>) -> OsString {
+pub fn prepend_python_path(directory: PathBuf, users: Option<OsString>) -> OsString {
     let mut path = directory.into_os_string();
     if let Some(users) = users.filter(|users| !users.is_empty()) {
         path.push(":");
@@ -158,14 +159,14 @@ pub(crate) fn prepend_python_path(directory: PathBuf, users: Option<OsString>) -
 }
 
 /// Returns `true` if a program is Python, by its name.
-pub(crate) fn is_python(program: &Path) -> bool {
+pub fn is_python(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.strip_prefix("python")
         .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 /// Returns the script among the arguments of an interpreter.
-pub(crate) fn find_script(arguments: &[OsString]) -> Option<&OsStr> {
+pub fn find_script(arguments: &[OsString]) -> Option<&OsStr> {
     let options = own_options(arguments.iter().map(OsString::as_os_str));
     // `-um` is an option of its own and the beginning of something else.
     let rest = arguments.strip_prefix(&options[..])?;

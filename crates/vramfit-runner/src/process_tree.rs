@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// A process. Its number alone may be given to another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Process {
+pub struct Process {
     pid: Pid,
     /// When it started, in clock ticks since the system did.
     started: u64,
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 /// Returns the processes that one has started and that run, and their descendants; not those of `except`.
-pub(crate) fn descendants(root: Pid, except: &HashSet<Process>) -> Vec<Process> {
+pub fn descendants(root: Pid, except: &HashSet<Process>) -> Vec<Process> {
     let all = read_processes();
     let mut parents = vec![root.as_raw_nonzero().get()];
     let mut found = Vec::new();
@@ -41,12 +41,12 @@ pub(crate) fn descendants(root: Pid, except: &HashSet<Process>) -> Vec<Process> 
 
 impl Process {
     /// Returns `true` if it runs; one that has ended and was not waited for does not.
-    pub(crate) fn is_running(self) -> bool {
+    pub fn is_running(self) -> bool {
         read_process(self.pid).is_some_and(|entry| entry.process == self && entry.is_running)
     }
 
     /// Sends it a signal. It may end this moment.
-    pub(crate) fn send(self, signal: Signal) {
+    pub fn send(self, signal: Signal) {
         if self.is_running() {
             let _ = kill_process(self.pid, signal);
         }
@@ -54,7 +54,7 @@ impl Process {
 }
 
 /// Kills a process and its descendants, such as `ptxas`, which takes gigabytes and would go on.
-pub(crate) fn kill(root: Pid) {
+pub fn kill(root: Pid) {
     // Stopped, it starts no more of them meanwhile.
     let _ = kill_process(root, Signal::STOP);
     let all = descendants(root, &HashSet::new());
