@@ -10,6 +10,7 @@
 //! What goes on is said through [`Messages`]; results are returned.
 
 pub mod child;
+pub mod dryrun;
 pub mod environment;
 pub mod files;
 pub mod interruption;

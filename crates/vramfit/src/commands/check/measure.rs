@@ -12,6 +12,7 @@ use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::Options;
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::{self, DryrunSpec, HostsSpec, SettingsSpec};
 use vramfit_runner::interruption;
 use vramfit_runner::parallel::map_dry_runs;
 use vramfit_runner::program;
@@ -19,7 +20,6 @@ use vramfit_runner::python::{find_interpreter, query};
 
 use super::environment::{cleared_variables, program_variables};
 use super::row::{Measured, RowMeasurement};
-use crate::commands::dryrun::{self, DryrunSpec, HostsSpec, ResultFiles, SettingsSpec};
 use crate::output::Output;
 
 /// What all dry runs of a check have in common.
@@ -235,7 +235,7 @@ impl<'a> Measuring<'a> {
             settings: SettingsSpec::new(options, &gpus.gpu),
             hosts,
             time_limit: Some(time_limit),
-            results: ResultFiles { trace: Some(trace.to_owned()), ..ResultFiles::default() },
+            trace: Some(trace.to_owned()),
             ..DryrunSpec::new(run, command)
         }
     }

@@ -23,6 +23,7 @@ use vramfit_analysis::check::{
 use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::open_compilation_cache;
 use vramfit_runner::files::{cannot_read, cannot_write};
 use vramfit_runner::interruption::{self, Interruption};
 use vramfit_runner::program;
@@ -34,7 +35,6 @@ use self::git::Repository;
 use self::measure::Measuring;
 use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
-use super::dryrun::open_compilation_cache;
 use super::results::{FullArgs, JsonArgs, JsonTarget, PageArgs, write_page};
 use crate::files::{writable, write};
 use crate::output::Output;

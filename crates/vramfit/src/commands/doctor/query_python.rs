@@ -8,10 +8,9 @@ use vramfit_advice::doctor::{Inventory, MissingReason};
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu;
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::check_compiler;
 use vramfit_runner::python::{self, Interpreter};
 use vramfit_runner::python_child::PythonChild;
-
-use crate::commands::dryrun::check_compiler;
 
 /// The script, see its own first lines.
 const INVENTORY: &str = include_str!("inventory.py");

@@ -13,11 +13,11 @@ use vramfit_model::gpu::{self, GpuSelection};
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_model::settings::Version;
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, SettingsSpec};
 use vramfit_runner::interruption::{self, Interruption};
 
 use self::input::read;
 use self::remedies::{Program, apply_in_replay};
-use super::dryrun::{DryrunSpec, SettingsSpec};
 use super::results::{FullArgs, JsonArgs, PageArgs, print_report, write_page};
 use crate::command_line::shell_line;
 use crate::output::Output;

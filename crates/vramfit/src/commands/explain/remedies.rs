@@ -9,8 +9,8 @@ use vramfit_model::allocator::AllocatorKind;
 use vramfit_model::settings::{MAX_FRACTION, Options};
 use vramfit_model::trace::Reader;
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
 
-use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
 use crate::commands::plan::{Gain, measure_gains};
 use crate::output::Output;
 

@@ -12,6 +12,7 @@ use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::Options;
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, SettingsSpec, cache_home, open_compilation_cache};
 use vramfit_runner::files::cannot_write;
 use vramfit_runner::interruption;
 use vramfit_runner::scratch::TempDirectory;
@@ -20,7 +21,6 @@ use super::search::SearchSpec;
 use super::trial::{DEFAULT_TIME_LIMIT, measure_plan};
 use super::vary;
 use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, all_moves, run_search};
-use crate::commands::dryrun::{DryrunSpec, SettingsSpec, cache_home, open_compilation_cache};
 use crate::output::Output;
 
 /// Returns the file of a plan with which a program fits; `None` where none was found, which is reported.

@@ -6,12 +6,12 @@ use vramfit_analysis::planning::{Moves, Plan, ProgramEdit};
 use vramfit_analysis::{Bytes, Result};
 use vramfit_model::settings::Options;
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::DryrunSpec;
 use vramfit_runner::scratch::TempDirectory;
 
 use super::fit::{default_search, default_trial};
 use super::trial::measure_plan;
 use super::{all_moves, run_search};
-use crate::commands::dryrun::DryrunSpec;
 use crate::output::Output;
 
 /// What a change of the program brings, by a dry run.

@@ -10,10 +10,10 @@ use vramfit_analysis::planning::{LargestNumber, LargestSearch, Measured, Plan};
 use vramfit_analysis::report::{conditions_json, qualify_headline};
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::DryrunSpec;
 
 use super::trial::{Measurement, is_rejection, last_line, measure_plan};
 use super::vary::{NumberRange, substitute};
-use crate::commands::dryrun::DryrunSpec;
 use crate::output::Output;
 
 /// What is searched.

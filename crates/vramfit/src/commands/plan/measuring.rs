@@ -7,12 +7,12 @@ use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::{FEW_CALLS, StepLimit};
 use vramfit_model::settings::{Version, XlaFlags};
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::DryrunSpec;
 use vramfit_runner::interruption;
 use vramfit_runner::parallel::map_dry_runs;
 
 use super::search::{EditTrial, Found, FoundRow, SearchSpec};
 use super::trial::{Measurement, find_sites, measure_plan};
-use crate::commands::dryrun::DryrunSpec;
 use crate::output::Output;
 
 /// What is known of a command before plans are tried.

@@ -26,6 +26,7 @@ use vramfit_model::gpu::{Calibration, Gpu, GpuSelection};
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::{MAX_FRACTION, Options, Version};
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, SettingsSpec, open_compilation_cache};
 use vramfit_runner::interruption::Interruption;
 use vramfit_runner::scratch::TempDirectory;
 
@@ -34,7 +35,7 @@ pub(crate) use self::gains::{Gain, measure_gains};
 use self::largest::LargestSpec;
 use self::search::SearchSpec;
 use self::vary::Variation;
-use super::dryrun::{DryrunSpec, HostArgs, SettingsSpec, open_compilation_cache};
+use super::dryrun::HostArgs;
 use super::policy::{PoolArgs, check_occupied};
 use super::results::{FullArgs, JsonArgs, JsonTarget, PageArgs, write_page};
 use crate::files::{writable, write};

@@ -5,10 +5,10 @@ use vramfit_analysis::planning::{CostKind, LeftAlone, Moves, Row, SuggestedEdit,
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{RunConfig, StepLimit};
+use vramfit_runner::dryrun::DryrunSpec;
 
 use super::trial::{StepTime, XlaRemat};
 use super::vary::VariedCommand;
-use crate::commands::dryrun::DryrunSpec;
 
 /// A plan that is faster by less of the time of a step is not offered: estimates are not that good.
 const MIN_GAIN: f64 = 0.05;

@@ -11,10 +11,10 @@ use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
 use vramfit_runner::files::cannot_write;
 use vramfit_runner::scratch::TempDirectory;
 
-use crate::commands::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
 use crate::output::Output;
 
 /// A program of this many training steps is run to its end with each plan.

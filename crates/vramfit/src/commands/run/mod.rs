@@ -22,6 +22,7 @@ use vramfit_model::host::{Closed, Host};
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::{self, Options, ResolvedSettings, Target};
 use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, SettingsSpec};
 use vramfit_runner::environment::{unicode_variables, variable};
 use vramfit_runner::interruption::{self, Interruption};
 use vramfit_runner::python::{self, Installed, Interpreter};
@@ -29,8 +30,7 @@ use vramfit_runner::scratch::TempDirectory;
 use vramfit_runner::{child, program};
 
 use self::publish::AppliedPlan;
-pub(crate) use self::publish::PLAN_VARIABLE;
-use super::dryrun::{self, DryrunSpec, SettingsSpec};
+use super::dryrun::{self, ResultFiles};
 use super::plan::find_fitting_plan;
 use super::policy::{PolicyArgs, check_occupied};
 use crate::output::Output;
@@ -157,7 +157,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     }
     if let Some(gpu) = &args.preflight {
         let spec = preflight_spec(gpu, policy_options, args)?;
-        let status = dryrun::execute(&spec, context, output)?;
+        let status = dryrun::execute(&spec, &ResultFiles::default(), context, output)?;
         if status != Status::Yes {
             output.info(match status {
                 Status::No => "not started: it does not fit",

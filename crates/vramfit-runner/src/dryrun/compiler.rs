@@ -3,15 +3,16 @@
 //! Where something is missing, JAX usually falls back to the CPU, or fails with an error that does not
 //! name the package. Each error here names the one thing to install.
 
-use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 use vramfit_model::gpu::Gpu;
-use vramfit_runner::python::{Installed, Interpreter, MIN_PYTHON};
+
+use crate::python::{Installed, Interpreter, MIN_PYTHON};
 
 /// Rejects an interpreter in which the program could not use the virtual GPU.
 ///
 /// # Errors
 /// `compiler-missing` for what is not installed, `gpu-not-used` when the virtual GPU's modules are not found.
-pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu) -> Result<()> {
+pub fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu) -> Result<()> {
     let python = interpreter.program.display();
     let missing = |message: String| Error::new(ErrorKind::CompilerMissing, message);
     let pip = |packages: &str| format!("`{python} -m pip install {packages}`");
@@ -100,7 +101,7 @@ mod tests {
     use vramfit_model::gpu;
 
     use super::*;
-    use vramfit_runner::python::CudaPlugin;
+    use crate::python::CudaPlugin;
 
     fn complete() -> Installed {
         Installed {

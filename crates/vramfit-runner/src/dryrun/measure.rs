@@ -1,50 +1,49 @@
 //! A dry run that is measured and not reported: for commands that make many.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use vramfit_analysis::analysis::hosts::summarize_hosts;
 use vramfit_analysis::analysis::{
     self, Condition, ReplayOverrides, RunSummary, load_summary, trace_files,
 };
 use vramfit_analysis::report::{describe_condition, describe_mismatch};
-use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::trace::{ProcessExit, Reader};
-use vramfit_runner::Context;
-use vramfit_runner::files::cannot_write;
-use vramfit_runner::scratch::TempDirectory;
-use vramfit_runner::signals::signal_name;
 
 use super::hosts::HostsSpec;
-use super::outcome::with_output_tail;
-use super::result_files::ResultFiles;
-use super::run_hosts;
+use super::program_run::with_output_tail;
+use super::run_hosts::run_hosts;
 use super::spec::DryrunSpec;
-use crate::output::Output;
+use crate::Context;
+use crate::files::cannot_write;
+use crate::messages::{ErrorsOnly, Messages};
+use crate::scratch::TempDirectory;
+use crate::signals::signal_name;
 
 /// What an error begins with that the program has raised.
 pub(super) const PROGRAM_FAILED: &str = "the program failed in the dry run: ";
 
 /// What a dry run has measured.
 #[derive(Clone, Debug)]
-pub(crate) struct MeasuredRun {
+pub struct MeasuredRun {
     /// The run, with a pool that has no limit.
-    pub(crate) summary: RunSummary,
+    pub summary: RunSummary,
     /// Peak of the fullest GPU, in bytes; also where it does not fit.
-    pub(crate) peak_bytes: u64,
+    pub peak_bytes: u64,
     /// Whether every request is met on the GPU; `None` where that depends on how much scratch memory a library takes.
-    pub(crate) fits: Option<bool>,
+    pub fits: Option<bool>,
     /// What the pool can have: its limit, or what others leave of the GPU.
-    pub(crate) limit_bytes: u64,
+    pub limit_bytes: u64,
     /// What the compiler may plan with.
-    pub(crate) compiler_limit_bytes: u64,
+    pub compiler_limit_bytes: u64,
     /// What the peak depends on.
-    pub(crate) conditions: Vec<Condition>,
+    pub conditions: Vec<Condition>,
 }
 
 impl MeasuredRun {
     /// Returns `true` if it fits where libraries take little enough scratch memory.
-    pub(crate) fn may_fit(&self) -> bool {
+    pub fn may_fit(&self) -> bool {
         self.fits != Some(false)
     }
 }
@@ -58,26 +57,24 @@ impl MeasuredRun {
 /// # Errors
 /// Those of the dry run, and `program-failed` for a program that failed in it; what it printed last is
 /// added.
-pub(crate) fn measure(
+pub fn measure(
     spec: &DryrunSpec,
     context: &Context,
-    output: &Output,
+    messages: &dyn Messages,
 ) -> Result<MeasuredRun> {
     let folder = TempDirectory::create()?;
     let log = folder.path().join("output.log");
-    let kept = spec.results.trace.clone();
-    let trace = kept.unwrap_or_else(|| folder.path().join("run.trace"));
+    let trace = spec.trace.clone().unwrap_or_else(|| folder.path().join("run.trace"));
     let spec = DryrunSpec {
         run: RunConfig { unlimited: true, ..spec.run.clone() },
         log: Some(log.clone()),
-        results: ResultFiles { trace: Some(trace.clone()), force: true, ..ResultFiles::default() },
+        trace: Some(trace.clone()),
         ..spec.clone()
     };
-    let mut quiet = output.quiet();
     let measured = match &spec.hosts {
-        None => super::execute(&spec, context, &mut quiet)
+        None => super::record(&spec, context, messages)
             .and_then(|_| measure_summary(load_summary(&trace)?, &spec, &trace)),
-        Some(hosts) => measure_hosts(&spec, hosts, &trace, context, &mut quiet),
+        Some(hosts) => measure_hosts(&spec, hosts, &trace, context, messages),
     };
     measured.map_err(|error| with_output_tail(error, &log))
 }
@@ -89,17 +86,17 @@ fn measure_hosts(
     hosts: &HostsSpec,
     trace: &Path,
     context: &Context,
-    output: &mut Output,
+    messages: &dyn Messages,
 ) -> Result<MeasuredRun> {
-    let mut worst: Option<(MeasuredRun, PathBuf)> = None;
+    let mut worst: Option<(MeasuredRun, &Path)> = None;
     let rank = |run: &MeasuredRun| (severity(run.fits), run.peak_bytes);
-    let runs = run_hosts::run_hosts(spec, hosts, context, output, |run, result, spec| {
-        let measured = measure_summary(result.summary.clone(), spec, &run.trace)?;
+    let (programs, runs) = run_hosts(spec, hosts, context, &ErrorsOnly(messages))?;
+    for (program, run) in programs.iter().zip(&runs) {
+        let measured = measure_summary(run.summary.clone(), spec, &program.trace)?;
         if worst.as_ref().is_none_or(|(known, _)| rank(known) < rank(&measured)) {
-            worst = Some((measured, run.trace.clone()));
+            worst = Some((measured, &program.trace));
         }
-        Ok(())
-    })?;
+    }
     let summary = summarize_hosts(&runs, hosts.count, spec.run.gpus.count);
     let mismatches = summary.and_then(|summary| summary.hosts).map(|hosts| hosts.mismatches);
     if let Some(mismatch) = mismatches.unwrap_or_default().first() {
@@ -107,7 +104,7 @@ fn measure_hosts(
         return Err(Error::new(ErrorKind::ProgramFailed, text));
     }
     let (measured, kept) = worst.expect("a host without a result is an error");
-    std::fs::rename(&kept, trace).map_err(|error| cannot_write(trace, error))?;
+    std::fs::rename(kept, trace).map_err(|error| cannot_write(trace, error))?;
     Ok(measured)
 }
 

@@ -7,10 +7,10 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::output::write_to_stderr;
+use crate::messages::Messages;
 
-/// Prints the output that remains in the folder, or appends it to the program's log.
-pub(super) fn print_remaining(folder: &Path, log: Option<&Path>) {
+/// Passes on the output that remains in the folder, or appends it to the program's log.
+pub(super) fn pass_on_remaining(folder: &Path, log: Option<&Path>, messages: &dyn Messages) {
     let text = remaining(folder);
     let appended = log.map(|path| {
         let file = OpenOptions::new().append(true).open(path);
@@ -18,7 +18,7 @@ pub(super) fn print_remaining(folder: &Path, log: Option<&Path>) {
     });
     // On the terminal rather than nowhere.
     if !matches!(appended, Some(Ok(()))) {
-        write_to_stderr(&text);
+        messages.program_output(&text);
     }
 }
 

@@ -6,8 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use vramfit_analysis::Result;
-use vramfit_runner::files::cannot_write;
+use vramfit_base::Result;
+
+use crate::files::cannot_write;
 
 /// The name of the file in the folder that `VRAMFIT_COMPILER_LOG` names.
 const NAME: &str = "trace-failure";

@@ -5,22 +5,22 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_analysis::analysis::trace_files;
+use vramfit_base::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::settings::Version;
-use vramfit_runner::Context;
-use vramfit_runner::child;
-use vramfit_runner::files::{cannot_write, check_space};
-use vramfit_runner::program;
-use vramfit_runner::python::{self, Installed, Interpreter};
-use vramfit_runner::scratch::TempDirectory;
 
 use super::env::EnvDelta;
-use super::outcome::FinishedRun;
-use super::result_files::remove_traces;
+use super::program_run::ProgramRun;
 use super::spec::{DryrunSpec, read_autotune_results};
 use super::{compiler, compiler_log, env, env_check, trace_failure};
-use crate::output::Output;
+use crate::Context;
+use crate::child;
+use crate::files::{cannot_write, check_space};
+use crate::messages::Messages;
+use crate::program;
+use crate::python::{self, Installed, Interpreter};
+use crate::scratch::TempDirectory;
 
 /// A trace is rarely larger; where not even that can be written, the run need not start.
 const MIN_TRACE_SPACE: usize = 256 << 10;
@@ -39,14 +39,14 @@ const LATEST_TESTED: Version = Version::new(0, 10, 2);
 pub(super) fn run_program(
     spec: &DryrunSpec,
     context: &Context,
-    output: &mut Output,
-) -> Result<FinishedRun> {
+    messages: &dyn Messages,
+) -> Result<ProgramRun> {
     env::check_platforms(|name| spec.variable(name))?;
     let (program, arguments) =
         program::split_program(spec.command.clone(), spec.directory.as_deref(), context)?;
     let scratch = TempDirectory::create()?;
     trace_failure::prepare(scratch.path())?;
-    let kept = spec.results.trace.as_deref();
+    let kept = spec.trace.as_deref();
     let trace = kept.map_or_else(|| scratch.path().join("run.trace"), Path::to_owned);
     check_space(&trace, MIN_TRACE_SPACE)?;
     let (run, mut delta) = prepare(spec, scratch.path(), &trace, &find_shim(context)?)?;
@@ -54,17 +54,17 @@ pub(super) fn run_program(
     let jax = installed.as_ref().and_then(Installed::jax_version);
     if let Some(settings) = spec.resolve_settings(jax.unwrap_or(LATEST_TESTED))? {
         for note in &settings.notes {
-            output.info(&format!("note: {note}"));
+            messages.info(&format!("note: {note}"));
         }
         delta.add(&settings);
     }
     for line in delta.lines() {
-        output.verbose(&format!("environment: {line}"));
+        messages.verbose(&format!("environment: {line}"));
     }
-    env_check::check(spec, &delta, jax, env_check::is_vramfit(&program, &arguments), output)?;
+    env_check::check(spec, &delta, jax, env_check::is_vramfit(&program, &arguments), messages)?;
     if installed.is_none() {
         let shown = program.display();
-        output.verbose(&format!("cannot find out which Python `{shown}` runs"));
+        messages.verbose(&format!("cannot find out which Python `{shown}` runs"));
     }
 
     if let Some(trace) = kept {
@@ -81,25 +81,39 @@ pub(super) fn run_program(
             command.stdin(Stdio::null()).stdout(out).stderr(err);
         }
     })?;
-    compiler_log::print_remaining(scratch.path(), log);
+    compiler_log::pass_on_remaining(scratch.path(), log, messages);
     if run.checkpoints.exists() {
         if log.is_none() {
-            output.info(CHECKPOINTS_NOTE);
+            messages.info(CHECKPOINTS_NOTE);
         }
         if run.host.is_some() {
             remove_checkpoints(&run.checkpoints)?;
         }
     }
     let trace_failure = trace_failure::read(scratch.path());
-    Ok(FinishedRun {
+    Ok(ProgramRun {
         exit,
         rejected_settings: env_check::rejected(scratch.path(), &run.gpus, jax),
         is_python_known: installed.is_some(),
         program,
         trace,
+        is_trace_kept: kept.is_some(),
         trace_failure,
         _scratch: scratch,
     })
+}
+
+/// Removes the traces of an older run, so that what lies there afterwards is of this one.
+///
+/// # Errors
+/// `io` when one cannot be removed.
+pub(super) fn remove_traces(path: &Path) -> Result<()> {
+    for old in trace_files(path) {
+        std::fs::remove_file(&old).map_err(|error| {
+            Error::io(format!("cannot replace `{}`", old.display())).cause(error)
+        })?;
+    }
+    Ok(())
 }
 
 /// Removes the checkpoints that a host saved: the next one begins without them. Those of other runs go with
@@ -163,7 +177,7 @@ fn probe(
 ///
 /// # Errors
 /// `compiler-missing` where that Python does not have vramfit.
-pub(super) fn find_shim(context: &Context) -> Result<PathBuf> {
+fn find_shim(context: &Context) -> Result<PathBuf> {
     let python = context.python.clone().unwrap_or_default();
     let package = context.package.clone().or_else(|| {
         let interpreter = Interpreter::bare(python.clone());

@@ -3,18 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use vramfit_analysis::Result;
 use vramfit_analysis::analysis::{RunSummary, trace_files};
+use vramfit_base::Result;
 use vramfit_model::run_config::{Fill, RunConfig};
-use vramfit_runner::Context;
-use vramfit_runner::files::cannot_write;
-use vramfit_runner::scratch::TempDirectory;
 
-use super::outcome::{FinishedRun, summarize_run};
-use super::result_files::{ResultFiles, remove_traces};
-use super::run_one::run_program;
+use super::program_run::ProgramRun;
+use super::run_one::{remove_traces, run_program};
 use super::spec::DryrunSpec;
-use crate::output::Output;
+use crate::Context;
+use crate::files::cannot_write;
+use crate::messages::{ErrorsOnly, Messages};
+use crate::scratch::TempDirectory;
 
 /// The second run may take this many times as long as the first, which may have been cut short by its failure …
 const TIME_FACTOR: u32 = 3;
@@ -28,7 +27,7 @@ const NEVER_BY_VALUES: [&str; 5] =
 /// A run in which values that were not computed read as 1.
 pub(super) struct SecondRun {
     pub(super) spec: DryrunSpec,
-    pub(super) run: FinishedRun,
+    pub(super) program: ProgramRun,
     pub(super) summary: RunSummary,
     _folder: TempDirectory,
 }
@@ -41,7 +40,7 @@ impl SecondRun {
         elapsed: Duration,
         spec: &DryrunSpec,
         context: &Context,
-        output: &Output,
+        messages: &dyn Messages,
     ) -> Option<SecondRun> {
         let is_candidate = first.facts.unknown_reads.last.is_some()
             && !first.is_refused()
@@ -55,15 +54,15 @@ impl SecondRun {
         let bounded = DryrunSpec {
             time_limit: Some(MIN_TIME.max(elapsed * TIME_FACTOR)),
             log: Some(folder.path().join("output.log")),
-            results: ResultFiles::default(),
+            trace: None,
             ..other.clone()
         };
-        let mut quiet = output.quiet();
-        let run = run_program(&bounded, context, &mut quiet).ok()?;
-        let summary = summarize_run(&run, &quiet).ok()?;
+        let quiet = ErrorsOnly(messages);
+        let program = run_program(&bounded, context, &quiet).ok()?;
+        let summary = program.summarize(&quiet).ok()?;
         (Failure::of(&summary) != Failure::of(first)).then(|| SecondRun {
             spec: other,
-            run,
+            program,
             summary,
             _folder: folder,
         })
@@ -74,7 +73,7 @@ impl SecondRun {
     ///
     /// # Errors
     /// `io` when the traces cannot be replaced.
-    pub(super) fn replace(&mut self, first: &RunSummary, output: &mut Output) -> Result<()> {
+    pub(super) fn replace(&mut self, first: &RunSummary, messages: &dyn Messages) -> Result<()> {
         self.summary.read_as_one.clone_from(&first.facts.unknown_reads.last);
         let failure = match Failure::of(first) {
             Some(Failure::Error { name, site }) => {
@@ -83,20 +82,21 @@ impl SecondRun {
             Some(Failure::ExitCode(code)) => format!(" (exit code {code})"),
             None => String::new(),
         };
-        output.info(&format!(
+        messages.info(&format!(
             "note: the program failed because values that were not computed read as 0{failure}; what follows is the \
              result of a second run, in which they read as 1"
         ));
-        let Some(kept) = &self.spec.results.trace else { return Ok(()) };
+        let Some(kept) = &self.spec.trace else { return Ok(()) };
         remove_traces(kept)?;
-        for trace in trace_files(&self.run.trace) {
+        for trace in trace_files(&self.program.trace) {
             let name =
                 |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let suffix = name(&trace).split_off(name(&self.run.trace).len());
+            let suffix = name(&trace).split_off(name(&self.program.trace).len());
             let to = kept.with_file_name(name(kept) + &suffix);
             std::fs::copy(&trace, &to).map_err(|error| cannot_write(&to, error))?;
         }
-        self.run.trace.clone_from(kept);
+        self.program.trace.clone_from(kept);
+        self.program.is_trace_kept = true;
         Ok(())
     }
 }

@@ -2,73 +2,42 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use vramfit_analysis::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
-use vramfit_analysis::report::Report;
-use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_analysis::analysis::hosts::{HostRun, next_host, read_host_run};
+use vramfit_base::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::{HostConfig, RunConfig};
-use vramfit_runner::Context;
-use vramfit_runner::child::ExitReason;
-use vramfit_runner::scratch::TempDirectory;
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::host_messages::HostMessages;
 use super::hosts::{HostSelection, HostsSpec, fill_in};
-use super::outcome::{self, FinishedRun, output_tail, with_output_tail};
-use super::remedies;
+use super::program_run::{ProgramRun, output_tail, with_output_tail};
 use super::run_one::run_program;
 use super::spec::DryrunSpec;
-use crate::output::{Output, write_to_stderr};
-use crate::status::Status;
+use crate::Context;
+use crate::child::ExitReason;
+use crate::messages::Messages;
+use crate::scratch::TempDirectory;
 
-/// Makes the dry runs, and reports what they come to together.
-///
-/// # Errors
-/// Whatever prevents a run, or a result.
-pub(super) fn execute(
-    spec: &DryrunSpec,
-    hosts: &HostsSpec,
-    context: &Context,
-    output: &mut Output,
-) -> Result<Status> {
-    let begin = Instant::now();
-    let mut finished = Vec::new();
-    let runs = run_hosts(spec, hosts, context, output, |run, _, spec| {
-        finished.push((run, spec.results.clone()));
-        Ok(())
-    })?;
-    let mut summary = summarize_hosts(&runs, hosts.count, spec.run.gpus.count)
-        .expect("a host without a result is an error");
-    summary.measured_edits =
-        remedies::measure_edits(spec, &summary, begin.elapsed(), context, output);
-    outcome::write_report(&Report::from_dryrun(&summary), &spec.results, output)?;
-    for (run, files) in &finished {
-        outcome::finish_kept_trace(run, files, output);
-    }
-    Ok(Status::from_answer(summary.fits()))
-}
-
-/// Runs the hosts that are selected, and hands each to `keep`, in the order in which they were run first.
+/// Runs the hosts that are selected, and returns the program of each and its results, in the order in which they were run
+/// first.
 ///
 /// Hosts run one after the other, and read what those before them have published. One that asked for something of a host
 /// that was run later is run once more, and again one that had read what has changed by that, until each has read what
 /// the others have published last.
 ///
 /// # Errors
-/// Whatever prevents a run, or its result, and what `keep` returns.
+/// Whatever prevents a run, or its result.
 pub(super) fn run_hosts(
     spec: &DryrunSpec,
     hosts: &HostsSpec,
     context: &Context,
-    output: &mut Output,
-    mut keep: impl FnMut(FinishedRun, &HostRun, &DryrunSpec) -> Result<()>,
-) -> Result<Vec<HostRun>> {
+    messages: &dyn Messages,
+) -> Result<(Vec<ProgramRun>, Vec<HostRun>)> {
     let scratch = TempDirectory::create()?;
     let folder = scratch.path().join("messages");
     fs::create_dir(&folder)
         .map_err(|error| Error::io("cannot create a temporary directory").cause(error))?;
-    let messages = HostMessages::new(&folder);
+    let sent = HostMessages::new(&folder);
     // What host 0 has compiled, the others need not compile.
     let cache = spec.run.compilation_cache.clone().or_else(|| {
         let users = spec.variable(COMPILATION_CACHE);
@@ -85,30 +54,28 @@ pub(super) fn run_hosts(
         folder: &folder,
         context,
     };
-    let mut finished: Vec<FinishedRun> = Vec::new();
-    let mut specs: Vec<DryrunSpec> = Vec::new();
+    let mut programs: Vec<ProgramRun> = Vec::new();
     let mut runs: Vec<HostRun> = Vec::new();
     // Hosts that failed before they used a GPU, because they wait for another.
     let mut waiting: Vec<u32> = Vec::new();
     loop {
-        while let Some(index) = select_ready(hosts, &runs, &waiting, &messages) {
+        while let Some(index) = select_ready(hosts, &runs, &waiting, &sent) {
             if waiting.contains(&index) {
-                messages.forget(index);
+                sent.forget(index);
             }
-            match running.run(index, &runs, output) {
-                Ok((spec, run, result)) => {
-                    specs.push(spec);
-                    finished.push(run);
+            match running.run(index, &runs, messages) {
+                Ok((program, result)) => {
+                    programs.push(program);
                     runs.push(result);
                 }
                 Err(error) if !is_interrupted(&error) && !waiting.contains(&index) => {
                     waiting.push(index);
                     // Another may set what it waits for.
-                    let can_wait = messages.misses_any(index);
-                    if !can_wait || select_ready(hosts, &runs, &waiting, &messages) == Some(index) {
+                    let can_wait = sent.misses_any(index);
+                    if !can_wait || select_ready(hosts, &runs, &waiting, &sent) == Some(index) {
                         return Err(error);
                     }
-                    output.info(&format!(
+                    messages.info(&format!(
                         "host {index} waits for another host: it is run again after that one"
                     ));
                 }
@@ -119,22 +86,21 @@ pub(super) fn run_hosts(
             let mut outdated = Vec::new();
             for at in 0..runs.len() {
                 // Also what another one has sent in this round.
-                let Some(message) = find_changed_message(&runs, at, &messages) else {
+                let Some(message) = find_changed_message(&runs, at, &sent) else {
                     continue;
                 };
                 let index = runs[at].host;
                 outdated.push(format!("host {index} `{message}`"));
                 if reruns < MAX_RERUNS {
-                    messages.forget(index);
-                    let (_, run, result) = running.run(index, &runs, output)?;
-                    (finished[at], runs[at]) = (run, result);
+                    sent.forget(index);
+                    (programs[at], runs[at]) = running.run(index, &runs, messages)?;
                 }
             }
             if outdated.is_empty() {
                 break;
             }
             if reruns == MAX_RERUNS {
-                output.info(&format!(
+                messages.info(&format!(
                     "warning: after {MAX_RERUNS} more runs of each, hosts have still read what another one has since sent \
                      with another value ({}): values that differ from run to run, such as times, or a decision that needs \
                      more rounds; where they decide what runs, the result may be another on the cluster",
@@ -147,10 +113,7 @@ pub(super) fn run_hosts(
             break;
         }
     }
-    for ((run, result), spec) in finished.into_iter().zip(&runs).zip(&specs) {
-        keep(run, result, spec)?;
-    }
-    Ok(runs)
+    Ok((programs, runs))
 }
 
 /// How often each host is run again at most. What they decide in turn needs a round for each decision, and what differs
@@ -158,10 +121,10 @@ pub(super) fn run_hosts(
 const MAX_RERUNS: u32 = 3;
 
 /// Returns a message that has changed since a run has read it.
-fn find_changed_message(runs: &[HostRun], at: usize, messages: &HostMessages) -> Option<String> {
+fn find_changed_message(runs: &[HostRun], at: usize, sent: &HostMessages) -> Option<String> {
     let hosts: Vec<u32> = runs.iter().map(|run| run.host).collect();
     let has_decided = runs[at].summary.decisive_read().is_some();
-    messages.find_changed(runs[at].host, &hosts, has_decided)
+    sent.find_changed(runs[at].host, &hosts, has_decided)
 }
 
 /// What the runs of all hosts have in common.
@@ -181,8 +144,8 @@ impl RunningHosts<'_> {
         &self,
         index: u32,
         runs: &[HostRun],
-        output: &mut Output,
-    ) -> Result<(DryrunSpec, FinishedRun, HostRun)> {
+        messages: &dyn Messages,
+    ) -> Result<(ProgramRun, HostRun)> {
         let host = HostConfig {
             index,
             count: self.hosts.count,
@@ -198,11 +161,7 @@ impl RunningHosts<'_> {
             command: spec.command.iter().map(|word| fill_in(&host, word)).collect(),
             run: RunConfig { host: Some(host), ..spec.run.clone() },
             log: spec.log.clone().or_else(|| (!is_first).then(|| log.clone())),
-            results: super::ResultFiles {
-                trace: spec.results.trace.as_deref().map(|trace| trace_of_host(trace, index)),
-                force: true,
-                ..spec.results.clone()
-            },
+            trace: spec.trace.as_deref().map(|trace| trace_of_host(trace, index)),
             ..spec.clone()
         };
         if !is_first {
@@ -212,11 +171,11 @@ impl RunningHosts<'_> {
                 }
                 false => "running",
             };
-            output.info(&format!("host {index}: {again}, output not shown"));
+            messages.info(&format!("host {index}: {again}, output not shown"));
         }
-        let run = run_program(&spec, self.context, output)
+        let run = run_program(&spec, self.context, messages)
             .and_then(|run| {
-                let summary = outcome::summarize_run(&run, output)?;
+                let summary = run.summarize(messages)?;
                 let result = read_host_run(index, summary, &run.trace)?;
                 Ok((run, result))
             })
@@ -228,18 +187,18 @@ impl RunningHosts<'_> {
             for run in runs {
                 let peak = run.summary.devices.iter().map(|device| device.peak_bytes);
                 let peak = Bytes(peak.max().unwrap_or(0));
-                output.info(&format!("host {}: peak {peak}", run.host));
+                messages.info(&format!("host {}: peak {peak}", run.host));
             }
         }
         let (run, result) = run?;
         if !is_first && run.exit != ExitReason::Code(0) {
-            output.info(&format!("host {index}: the program {}", run.exit.describe()));
+            messages.info(&format!("host {index}: the program {}", run.exit.describe()));
             // The report says where memory ran out; what a run that nobody sees prints is in its log.
             if !result.summary.is_refused() && self.spec.log.is_none() {
-                write_to_stderr(format!("{}\n", output_tail(&log)).as_bytes());
+                messages.program_output(format!("{}\n", output_tail(&log)).as_bytes());
             }
         }
-        Ok((spec, run, result))
+        Ok((run, result))
     }
 }
 
@@ -262,12 +221,12 @@ fn select_ready(
     hosts: &HostsSpec,
     runs: &[HostRun],
     waiting: &[u32],
-    messages: &HostMessages,
+    sent: &HostMessages,
 ) -> Option<u32> {
     let next = select(hosts, runs)?;
     let mut known: Vec<u32> = runs.iter().map(|run| run.host).collect();
     known.extend(waiting);
-    if !waiting.contains(&next) || messages.find_changed(next, &known, true).is_some() {
+    if !waiting.contains(&next) || sent.find_changed(next, &known, true).is_some() {
         return Some(next);
     }
     let is_left = |host: &u32| !known.contains(host);

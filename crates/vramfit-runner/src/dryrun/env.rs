@@ -9,15 +9,16 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 use vramfit_model::run_config::RUN_CONFIG_VARIABLE;
 use vramfit_model::settings::{PLATFORMS, ResolvedSettings, allows_gpu};
-use vramfit_runner::python::prepend_python_path;
 
 use super::hosts::launcher_variables;
 use super::spec::DryrunSpec;
-use crate::commands::run::PLAN_VARIABLE;
+use crate::python::prepend_python_path;
 
+/// The variable that names the file of the plan that a program applies under `vramfit run`.
+pub const PLAN_VARIABLE: &str = "VRAMFIT_PLAN";
 /// How many frames of Python's stack JAX records with each operation; negative for all.
 const STACK_LIMIT: &str = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT";
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use vramfit_runner::scratch::TempDirectory;
+use crate::scratch::TempDirectory;
 
 /// The variable by which users choose the folder.
 pub(super) const COMPILATION_CACHE: &str = "VRAMFIT_COMPILATION_CACHE";
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 2 << 30;
 
 /// Returns the folder for compiled programs: the one that the user has chosen, else that of vramfit in the
 /// user's cache. A temporary one where none is wanted, or none is writable.
-pub(crate) fn open_compilation_cache(is_wanted: bool, temporary: &TempDirectory) -> PathBuf {
+pub fn open_compilation_cache(is_wanted: bool, temporary: &TempDirectory) -> PathBuf {
     let users = || {
         let chosen = non_empty_var(COMPILATION_CACHE).map(PathBuf::from);
         chosen.or_else(default_folder)
@@ -38,14 +38,14 @@ fn non_empty_var(name: &str) -> Option<std::ffi::OsString> {
 }
 
 /// Returns `$XDG_CACHE_HOME/vramfit`, by default `~/.cache/vramfit`.
-pub(crate) fn cache_home() -> Option<PathBuf> {
+pub fn cache_home() -> Option<PathBuf> {
     let home = || non_empty_var("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = non_empty_var("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
     Some(cache.join("vramfit"))
 }
 
 /// Removes the files in the folders of a folder that were written first, until the rest is small enough. What cannot be removed stays.
-pub(crate) fn remove_oldest(root: &Path, max_bytes: u64) {
+pub fn remove_oldest(root: &Path, max_bytes: u64) {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     let folders = fs::read_dir(root).into_iter().flatten().flatten();
     for entry in folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten()) {

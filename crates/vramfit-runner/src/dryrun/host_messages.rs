@@ -106,7 +106,7 @@ fn read_lines<T: DeserializeOwned>(path: &Path) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_runner::scratch::TempDirectory;
+    use crate::scratch::TempDirectory;
 
     #[test]
     fn a_message_that_a_host_has_read_is_found_when_it_was_published_or_changed() {

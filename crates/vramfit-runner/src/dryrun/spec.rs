@@ -1,62 +1,63 @@
-//! A dry run as a value: made from the arguments of `vramfit dryrun`, or by another command that makes one.
+//! A dry run as a value.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vramfit_analysis::planning::Plan;
-use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Result};
 use vramfit_model::gpu::{self, Gpu, GpuSelection};
 use vramfit_model::run_config::RunConfig;
 use vramfit_model::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
-use vramfit_runner::Context;
-use vramfit_runner::environment::{unicode_variables, variable};
-use vramfit_runner::files::cannot_read;
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::hosts::HostsSpec;
 use super::remedies::RemedyLevel;
-use super::result_files::ResultFiles;
+use crate::Context;
+use crate::environment::{unicode_variables, variable};
+use crate::files::cannot_read;
 
-/// A dry run: what it does, how its program is started, and where results go.
+/// A dry run: what it does, and how its program is started.
 #[derive(Clone, Debug)]
-pub(crate) struct DryrunSpec {
+pub struct DryrunSpec {
     /// What the run does. Its folder, its trace and what the environment says are filled in when it starts.
-    pub(crate) run: RunConfig,
+    pub run: RunConfig,
     /// The hosts that run the program together; `None` for one, and for one of several.
-    pub(crate) hosts: Option<HostsSpec>,
+    pub hosts: Option<HostsSpec>,
     /// Settings of the program's JAX.
-    pub(crate) settings: SettingsSpec,
+    pub settings: SettingsSpec,
     /// The program and its arguments.
-    pub(crate) command: Vec<OsString>,
+    pub command: Vec<OsString>,
     /// The directory that the program runs in, if it is not the current one.
-    pub(crate) directory: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     /// Variables of the program's environment that are set, or removed, before anything else is.
-    pub(crate) variables: BTreeMap<String, Option<OsString>>,
+    pub variables: BTreeMap<String, Option<OsString>>,
     /// When to kill the program.
-    pub(crate) time_limit: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// Where the output of the program goes, instead of to the terminal.
-    pub(crate) log: Option<PathBuf>,
-    pub(crate) results: ResultFiles,
+    pub log: Option<PathBuf>,
+    /// Where the trace goes, if it is kept. An older one is replaced.
+    pub trace: Option<PathBuf>,
     /// Which edits of the program are measured after it.
-    pub(crate) remedies: RemedyLevel,
+    pub remedies: RemedyLevel,
 }
 
 /// How the settings of the program are resolved.
 #[derive(Clone, Debug)]
-pub(crate) struct SettingsSpec {
-    pub(crate) options: Options,
-    pub(crate) gpu_budgets: GpuBudgets,
+pub struct SettingsSpec {
+    /// What is asked for.
+    pub options: Options,
+    /// What the pool of each GPU can have.
+    pub gpu_budgets: GpuBudgets,
     /// Whether to correct values in the environment that JAX ignores or misreads.
-    pub(crate) repair: bool,
+    pub repair: bool,
     /// Whether to report what is wrong with the environment; what leaves no GPU is an error in any case.
-    pub(crate) report_findings: bool,
+    pub report_findings: bool,
 }
 
 impl SettingsSpec {
     /// Returns options for the pool of a GPU that nobody else uses; the environment is taken as it is.
-    pub(crate) fn new(options: Options, gpu: &Gpu) -> Self {
+    pub fn new(options: Options, gpu: &Gpu) -> Self {
         SettingsSpec {
             options,
             gpu_budgets: GpuBudgets::TotalOnly(gpu.total_memory_bytes),
@@ -69,7 +70,7 @@ impl SettingsSpec {
     ///
     /// # Errors
     /// Those of [`resolve`].
-    pub(crate) fn resolve(&self, jax: Version) -> Result<Option<ResolvedSettings>> {
+    pub fn resolve(&self, jax: Version) -> Result<Option<ResolvedSettings>> {
         self.resolve_with(jax, &variable)
     }
 
@@ -95,7 +96,7 @@ impl SettingsSpec {
 
 impl DryrunSpec {
     /// Returns the spec of a dry run of a command, everything else being the default.
-    pub(crate) fn new(run: RunConfig, command: Vec<OsString>) -> Self {
+    pub fn new(run: RunConfig, command: Vec<OsString>) -> Self {
         DryrunSpec {
             settings: SettingsSpec::new(Options::default(), &run.gpus.gpu),
             run,
@@ -105,18 +106,18 @@ impl DryrunSpec {
             variables: BTreeMap::new(),
             time_limit: None,
             log: None,
-            results: ResultFiles::default(),
+            trace: None,
             remedies: RemedyLevel::Off,
         }
     }
 
     /// Returns `true` if it is one program in front of the user.
-    pub(crate) fn is_alone(&self, context: &Context) -> bool {
+    pub fn is_alone(&self, context: &Context) -> bool {
         self.hosts.is_none() && !context.in_session
     }
 
     /// Returns the same dry run on other GPUs.
-    pub(crate) fn on(self, gpus: GpuSelection) -> Self {
+    pub fn on(self, gpus: GpuSelection) -> Self {
         let budgets = GpuBudgets::TotalOnly(gpus.gpu.total_memory_bytes);
         DryrunSpec {
             settings: SettingsSpec { gpu_budgets: budgets, ..self.settings },
@@ -158,7 +159,7 @@ impl DryrunSpec {
     }
 
     /// Returns a variable of the environment that the program would have without a dry run.
-    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+    pub fn variable(&self, name: &str) -> Option<OsString> {
         match self.variables.get(name) {
             Some(value) => value.clone(),
             None => std::env::var_os(name),
@@ -187,104 +188,13 @@ impl DryrunSpec {
     }
 }
 
-/// The total memory that drivers report for a GPU of one model varies; which of them to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Total {
-    /// The lowest that drivers report.
-    Lowest,
-    /// The highest that drivers report.
-    Highest,
-    /// What the user's driver reports.
-    Exactly(Bytes),
-}
-
-impl Total {
-    /// Returns the GPU with this total.
-    ///
-    /// # Errors
-    /// `invalid-argument` for bytes that no driver can report for it.
-    pub(super) fn apply(self, gpu: &Gpu) -> Result<Gpu> {
-        match self {
-            Total::Lowest => gpu.with_total(gpu.total_memory_bytes),
-            Total::Highest => gpu.with_total(gpu.max_total_memory_bytes),
-            Total::Exactly(bytes) => gpu.with_total(bytes.0),
-        }
-    }
-}
-
-/// Reads `--total`.
-///
-/// # Errors
-/// `invalid-argument` for anything but `lowest`, `highest` or a number of bytes.
-pub(crate) fn parse_total(text: &str) -> Result<Total> {
-    match text {
-        "lowest" => Ok(Total::Lowest),
-        "highest" => Ok(Total::Highest),
-        _ => Bytes::parse_memory(text).map(Total::Exactly),
-    }
-}
-
-/// Reads `--share-as`.
-///
-/// # Errors
-/// `invalid-argument` for what cannot be the name of a file everywhere.
-pub(super) fn parse_share_name(text: &str) -> Result<String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if text.is_empty() || text.starts_with('.') || !text.chars().all(allowed) {
-        return Err(Error::invalid_argument(format!(
-            "`{text}` is not a valid name for shared GPUs"
-        ))
-        .hint("use letters, digits and `-_.`, such as `desk`"));
-    }
-    Ok(text.to_owned())
-}
-
-/// Reads `--plan`, adds its settings to the options of the user's, and returns the absolute path: the program
-/// may change its directory.
-///
-/// # Errors
-/// Those of [`Plan::read`].
-pub(crate) fn read_plan(
-    path: Option<&Path>,
-    options: Options,
-) -> Result<(Option<PathBuf>, Options)> {
-    let Some(path) = path else {
-        return Ok((None, options));
-    };
-    let (plan, _) = Plan::read(path)?;
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    Ok((Some(absolute), plan.settings.add_to(&options)))
-}
-
 /// Reads `--autotune-results`, adapted to the GPU.
 ///
 /// # Errors
 /// `io` when the file cannot be read, `invalid-file` when it has no results for that model.
-pub(super) fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
+pub fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|error| {
         cannot_read(path, error).hint("check the path; it is relative to the current directory")
     })?;
     gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use vramfit_analysis::ErrorKind;
-
-    #[test]
-    fn a_total_is_lowest_or_highest_or_bytes() {
-        let t4 = gpu::find("t4").expect("in the catalog");
-        for (text, bytes) in
-            [("lowest", 15_642_329_088), ("highest", 15_843_721_216), ("15109MiB", 15_842_934_784)]
-        {
-            let gpu = parse_total(text).and_then(|total| total.apply(&t4)).expect(text);
-            assert_eq!(gpu.total_memory_bytes, bytes, "{text}");
-            assert_eq!(gpu.max_total_memory_bytes, bytes, "{text}");
-        }
-        for text in ["80GiB", "most", ""] {
-            let error = parse_total(text).and_then(|total| total.apply(&t4)).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
-        }
-    }
 }

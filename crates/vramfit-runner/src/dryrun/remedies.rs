@@ -5,28 +5,27 @@ use std::time::Duration;
 
 use vramfit_analysis::analysis::{Condition, MeasuredEdit, RunSummary};
 use vramfit_analysis::planning::{EditOutcome, Plan, PlanSource, ProgramEdit, SuggestedEdit};
-use vramfit_analysis::{ErrorKind, Result};
+use vramfit_base::{ErrorKind, Result};
 use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
-use vramfit_runner::Context;
-use vramfit_runner::files::cannot_write;
-use vramfit_runner::interruption::{self, Interruption};
-use vramfit_runner::parallel::map_dry_runs;
-use vramfit_runner::scratch::TempDirectory;
 
 use super::measure::{MeasuredRun, PROGRAM_FAILED, measure};
-use super::result_files::ResultFiles;
 use super::spec::DryrunSpec;
-use crate::output::Output;
+use crate::Context;
+use crate::files::cannot_write;
+use crate::interruption::{self, Interruption};
+use crate::messages::Messages;
+use crate::parallel::map_dry_runs;
+use crate::scratch::TempDirectory;
 
 /// Which edits are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum RemedyLevel {
-    /// None
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RemedyLevel {
+    /// None.
     #[default]
     Off,
-    /// The two that are about most memory, where the program does not fit
+    /// The two that are about most memory, where the program does not fit.
     Quick,
-    /// All, also where it fits
+    /// All, also where it fits.
     Full,
 }
 
@@ -70,7 +69,7 @@ pub(super) fn measure_edits(
     summary: &RunSummary,
     elapsed: Duration,
     context: &Context,
-    output: &mut Output,
+    messages: &dyn Messages,
 ) -> Vec<MeasuredEdit> {
     let edits = spec.remedies.select(summary);
     // What other programs hold at the time is not that of this run.
@@ -83,19 +82,18 @@ pub(super) fn measure_edits(
     let Ok(_interruption) = is_alone.then(Interruption::watch).transpose() else {
         return Vec::new();
     };
-    let quiet = output.quiet();
     let has_ended = summary.uncaught_error.is_none() && !summary.is_refused();
     let steps = match has_ended {
         true => spec.run.steps,
         // Of a run that failed, it is not known how many steps it has left.
         false => spec.run.steps.or(Some(StepLimit::Steady)),
     };
-    let trial = Trial { spec, elapsed, steps, context, output: &quiet };
-    output.info(&match edits.len() {
+    let trial = Trial { spec, elapsed, steps, context, messages };
+    messages.info(&match edits.len() {
         1 => "measuring a change of the program by a dry run with it".to_owned(),
         count => format!("measuring {count} changes of the program by dry runs with them"),
     });
-    let measured = map_dry_runs(edits, JOBS, output, |edit| {
+    let measured = map_dry_runs(edits, JOBS, messages, |edit| {
         let measured = trial.measure(&[&edit])?;
         Some((edit, measured))
     });
@@ -155,7 +153,7 @@ struct Trial<'a> {
     /// After which training steps a dry run with an edit ends.
     steps: Option<StepLimit>,
     context: &'a Context,
-    output: &'a Output,
+    messages: &'a dyn Messages,
 }
 
 impl Trial<'_> {
@@ -201,11 +199,11 @@ impl Trial<'_> {
                 ..run.clone()
             },
             time_limit: Some(MIN_TIME.max(self.elapsed * TIME_FACTOR)),
-            results: ResultFiles::default(),
+            trace: None,
             remedies: RemedyLevel::Off,
             ..self.spec.clone()
         };
-        let measured = measure(&spec, self.context, self.output)?;
+        let measured = measure(&spec, self.context, self.messages)?;
         let applied = std::fs::read_to_string(&applied).unwrap_or_default();
         let functions = |edit: &SuggestedEdit| {
             let kind = format!("{} ", edit.edit.kind());

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use vramfit_advice::lint::{Finding, LintInput, Severity, lint};
 use vramfit_analysis::report::render_findings;
-use vramfit_analysis::{Error, Result};
+use vramfit_base::{Error, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::host::Host;
 use vramfit_model::settings::Version;
 
 use super::env::EnvDelta;
 use super::spec::DryrunSpec;
-use crate::output::Output;
+use crate::messages::Messages;
 
 /// The file in the folder of the run with the environment that JAX read, if it rejected its settings.
 const REJECTED: &str = "settings.json";
@@ -29,7 +29,7 @@ pub(super) fn check(
     delta: &EnvDelta,
     jax: Option<Version>,
     is_vramfit: bool,
-    output: &mut Output,
+    messages: &dyn Messages,
 ) -> Result<()> {
     let environment = delta.applied_to(spec.unicode_variables());
     let mut findings = lint_environment(environment, &spec.run.gpus, jax);
@@ -39,7 +39,7 @@ pub(super) fn check(
         .map(|index| findings.remove(index));
     findings.retain(|finding| finding.severity != Severity::Note || is_about_gpu(finding));
     if spec.settings.report_findings && !findings.is_empty() {
-        output.info(&render_findings(&findings));
+        messages.info(&render_findings(&findings));
     }
     fatal.map_or(Ok(()), |finding| Err(finding_error(&finding)))
 }
@@ -92,7 +92,7 @@ pub(super) fn is_vramfit(program: &Path, arguments: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_analysis::ErrorKind;
+    use vramfit_base::ErrorKind;
 
     fn found(variables: &[(&str, &str)]) -> Vec<Finding> {
         let environment =
