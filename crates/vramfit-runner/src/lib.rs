@@ -2,6 +2,8 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | [`dryrun`] | a program that runs on virtual GPUs, and what it came to |
+//! | [`plan`] | searches of what makes a program fit |
 //! | [`child`], [`process_tree`], [`signals`] | a program that is started, waited for and ended, with all that it starts |
 //! | [`interruption`] | signals that end a command with all of its dry runs |
 //! | [`program`], [`python`], [`python_child`] | which program a command names, what its Python has installed, and Python as a helper |
@@ -15,6 +17,7 @@ pub mod environment;
 pub mod files;
 pub mod interruption;
 pub mod parallel;
+pub mod plan;
 pub mod process_tree;
 pub mod program;
 pub mod python;

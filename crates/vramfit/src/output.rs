@@ -69,11 +69,6 @@ impl Output {
         Output::new(OutputOptions { color, ..OutputOptions::default() })
     }
 
-    /// Returns an output that prints only errors, for a command that another one runs.
-    pub(crate) fn quiet(&self) -> Self {
-        Output { quiet: true, verbose: false, ..*self }
-    }
-
     /// Returns `true` if what is drawn on the terminal at standard output may have colors.
     pub(crate) fn colors_screen(&self) -> bool {
         self.color_of_data

@@ -10,8 +10,8 @@ use vramfit_model::settings::{MAX_FRACTION, Options};
 use vramfit_model::trace::Reader;
 use vramfit_runner::Context;
 use vramfit_runner::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
+use vramfit_runner::plan::{Gain, measure_gains};
 
-use crate::commands::plan::{Gain, measure_gains};
 use crate::output::Output;
 
 /// A setting that is tried.

@@ -3,17 +3,17 @@
 use vramfit_analysis::planning::{
     CostKind, Moves, Plan, RecordedSites, Row, Strategy, SuggestedEdit,
 };
-use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::{FEW_CALLS, StepLimit};
 use vramfit_model::settings::{Version, XlaFlags};
-use vramfit_runner::Context;
-use vramfit_runner::dryrun::DryrunSpec;
-use vramfit_runner::interruption;
-use vramfit_runner::parallel::map_dry_runs;
 
-use super::search::{EditTrial, Found, FoundRow, SearchSpec};
+use super::search::{EditTrial, FoundPlans, FoundRow, SearchSpec};
 use super::trial::{Measurement, find_sites, measure_plan};
-use crate::output::Output;
+use crate::context::Context;
+use crate::dryrun::DryrunSpec;
+use crate::interruption;
+use crate::messages::Messages;
+use crate::parallel::map_dry_runs;
 
 /// What is known of a command before plans are tried.
 pub(super) struct SearchStart {
@@ -28,9 +28,9 @@ pub(super) struct SearchStart {
 pub(super) struct Measuring<'a> {
     pub(super) spec: &'a SearchSpec,
     pub(super) context: &'a Context,
-    pub(super) output: &'a mut Output,
+    pub(super) messages: &'a dyn Messages,
     /// What was found so far.
-    pub(super) found: Found,
+    pub(super) found: FoundPlans,
 }
 
 impl Measuring<'_> {
@@ -39,9 +39,9 @@ impl Measuring<'_> {
         let chosen = &self.spec.commands[command].values;
         let name =
             if chosen.is_empty() { String::new() } else { format!(" with {}", chosen.join(", ")) };
-        self.output.info(&format!("dry run of the program as it is{name}"));
+        self.messages.info(&format!("dry run of the program as it is{name}"));
         let (plain, traced) = self.measure_as_it_is(command)?;
-        self.output.info(&format!("  peak {}{}", Bytes(plain.peak_bytes), fits_text(&plain)));
+        self.messages.info(&format!("  peak {}{}", Bytes(plain.peak_bytes), fits_text(&plain)));
         self.found.jax.clone_from(&plain.jax);
         if self.found.rows.is_empty() {
             self.found.phases.clone_from(&plain.phases);
@@ -55,7 +55,7 @@ impl Measuring<'_> {
             Ok(recorded) => recorded,
             Err(error) if error.kind() == ErrorKind::Interrupted => RecordedSites::default(),
             Err(error) => {
-                self.output.verbose(&format!("{error}"));
+                self.messages.verbose(&format!("{error}"));
                 self.note_failure(&format!(
                     "its functions could not be traced: {}",
                     error.message()
@@ -108,17 +108,18 @@ impl Measuring<'_> {
     fn measure_as_it_is(&mut self, command: usize) -> Result<(Measurement, Result<RecordedSites>)> {
         let trial = self.spec.trial(command, self.found.steps);
         self.found.trials += 2;
-        let (context, output) = (self.context, &self.output.quiet());
+        let (context, messages) = (self.context, self.messages);
         let (plain, traced) = std::thread::scope(|scope| {
-            let sites = scope.spawn(|| find_sites(&trial, context, output));
-            let plain = measure_plan(&trial, &Plan::default(), context, output);
+            let sites = scope.spawn(|| find_sites(&trial, context, messages));
+            let plain = measure_plan(&trial, &Plan::default(), context, messages);
             let panicked = |_| Err(Error::new(ErrorKind::Internal, "a thread has panicked"));
             (plain, sites.join().unwrap_or_else(panicked))
         });
         let is_late = |error: &Error| error.kind() == ErrorKind::TimeLimit;
         let is_late = plain.as_ref().is_err_and(is_late) || traced.as_ref().is_err_and(is_late);
         if is_late && trial.run.steps == Some(StepLimit::Steady) {
-            self.output.info("  it takes too long until it is steady; dry run of its first steps");
+            self.messages
+                .info("  it takes too long until it is steady; dry run of its first steps");
             self.found.steps = StepLimit::Calls(FEW_CALLS);
             return self.measure_as_it_is(command);
         }
@@ -160,7 +161,7 @@ impl Measuring<'_> {
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => {
-                        self.output.verbose(&format!("{error}"));
+                        self.messages.verbose(&format!("{error}"));
                         self.note_failure(error.message());
                     }
                 }
@@ -175,12 +176,11 @@ impl Measuring<'_> {
         plans: Vec<Plan>,
     ) -> Vec<(Plan, Result<Measurement>)> {
         self.found.trials += plans.len();
-        let quiet = self.output.quiet();
-        map_dry_runs(plans, self.spec.jobs, self.output, |plan| {
+        map_dry_runs(plans, self.spec.jobs, self.messages, |plan| {
             if interruption::received().is_some() {
                 return None;
             }
-            let result = measure_plan(trial, &plan, self.context, &quiet);
+            let result = measure_plan(trial, &plan, self.context, self.messages);
             Some((plan, result))
         })
     }
@@ -196,13 +196,13 @@ impl Measuring<'_> {
             moves if moves.is_empty() => "nothing changed".to_owned(),
             moves => moves.join("; "),
         };
-        self.output.info(&format!("dry run of more steps with the plan: {moves}"));
+        self.messages.info(&format!("dry run of more steps with the plan: {moves}"));
         let trial = self.spec.trial(row.command, steps);
         self.found.trials += 1;
-        let measured = measure_plan(&trial, &row.row.plan, self.context, &self.output.quiet());
+        let measured = measure_plan(&trial, &row.row.plan, self.context, self.messages);
         match measured {
             Ok(measured) => {
-                self.output.info(&format!(
+                self.messages.info(&format!(
                     "  peak {}{}",
                     Bytes(measured.peak_bytes),
                     fits_text(&measured)
@@ -213,7 +213,7 @@ impl Measuring<'_> {
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
             Err(error) => {
-                self.output.verbose(&format!("{error}"));
+                self.messages.verbose(&format!("{error}"));
                 match error.kind() {
                     // So would the others.
                     ErrorKind::TimeLimit => self.found.steps = row.steps,
@@ -308,9 +308,9 @@ impl Measuring<'_> {
 
     fn measure_edit(&mut self, edit: SuggestedEdit, trial: &DryrunSpec) -> EditTrial {
         let plan = SuggestedEdit::plan([&edit]);
-        let measured = measure_plan(trial, &plan, self.context, &self.output.quiet());
+        let measured = measure_plan(trial, &plan, self.context, self.messages);
         if let Err(error) = &measured {
-            self.output.verbose(&error.to_string());
+            self.messages.verbose(&error.to_string());
         }
         EditTrial { edit, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
     }

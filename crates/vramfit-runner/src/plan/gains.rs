@@ -3,46 +3,46 @@
 use std::path::Path;
 
 use vramfit_analysis::planning::{Moves, Plan, ProgramEdit};
-use vramfit_analysis::{Bytes, Result};
+use vramfit_base::{Bytes, Result};
 use vramfit_model::settings::Options;
-use vramfit_runner::Context;
-use vramfit_runner::dryrun::DryrunSpec;
-use vramfit_runner::scratch::TempDirectory;
 
-use super::fit::{default_search, default_trial};
+use super::defaults::{all_moves, default_search, default_trial};
+use super::run_search::find_plans;
 use super::trial::measure_plan;
-use super::{all_moves, run_search};
-use crate::output::Output;
+use crate::context::Context;
+use crate::dryrun::DryrunSpec;
+use crate::messages::{ErrorsOnly, Messages};
+use crate::scratch::TempDirectory;
 
 /// What a change of the program brings, by a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gain {
+pub struct Gain {
     /// Peak of the program as it is.
-    pub(crate) before_bytes: u64,
+    pub before_bytes: u64,
     /// Peak with the change.
-    pub(crate) after_bytes: u64,
+    pub after_bytes: u64,
     /// Whether it fits with the change.
-    pub(crate) fits: bool,
+    pub fits: bool,
 }
 
 /// What was found for a program.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PlanGains {
+pub struct PlanGains {
     /// The best plan that changes no setting of the pool: the fastest that fits, else that with the lowest peak.
-    pub(crate) plan: Option<Gain>,
+    pub plan: Option<Gain>,
     /// Donating arguments that the program returns updated, and how `jax.jit` is told.
-    pub(crate) donation: Option<(Gain, String)>,
+    pub donation: Option<(Gain, String)>,
 }
 
 /// Measures a plan, or searches one, with the pool as it is.
 ///
 /// # Errors
 /// Those of the dry run of the program as it is.
-pub(crate) fn measure_gains(
+pub fn measure_gains(
     dryrun: &DryrunSpec,
     plan: Option<&Path>,
     context: &Context,
-    output: &mut Output,
+    messages: &dyn Messages,
 ) -> Result<PlanGains> {
     let scratch = TempDirectory::create()?;
     let options = Options::default();
@@ -51,8 +51,8 @@ pub(crate) fn measure_gains(
     let trial = default_trial(run.gpus.clone(), occupied, options, &dryrun.command, &scratch);
     if let Some(path) = plan {
         let (plan, _) = Plan::read(path)?;
-        let before = measure_plan(&trial, &Plan::default(), context, &output.quiet())?;
-        let after = measure_plan(&trial, &plan, context, &output.quiet())?;
+        let before = measure_plan(&trial, &Plan::default(), context, messages)?;
+        let after = measure_plan(&trial, &plan, context, messages)?;
         let gain = Gain {
             before_bytes: before.peak_bytes,
             after_bytes: after.peak_bytes,
@@ -67,7 +67,7 @@ pub(crate) fn measure_gains(
         ..all_moves(&trial.run.gpus.gpu, &options)
     };
     let spec = default_search(moves, trial);
-    let found = run_search::run(&spec, context, &mut output.quiet())?;
+    let found = find_plans(&spec, context, &ErrorsOnly(messages))?;
     let before_bytes = found.rows[0].row.peak_bytes;
     let best = match found.fits(&spec) {
         true => found.recommended,

@@ -1,68 +1,64 @@
 //! One dry run of the program with a plan applied.
 
 use std::path::Path;
-use std::time::Duration;
 
 use vramfit_analysis::analysis::{Condition, Phase, RunSummary};
 use vramfit_analysis::planning::{
     LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites, SuggestedEdit,
 };
-use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 use vramfit_model::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
-use vramfit_runner::Context;
-use vramfit_runner::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
-use vramfit_runner::files::cannot_write;
-use vramfit_runner::scratch::TempDirectory;
 
-use crate::output::Output;
+use crate::context::Context;
+use crate::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
+use crate::files::cannot_write;
+use crate::messages::Messages;
+use crate::scratch::TempDirectory;
 
 /// A program of this many training steps is run to its end with each plan.
 const MAX_SHORT_RUN: u64 = 10;
 
-/// How long a dry run may take unless the user says otherwise.
-pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
-
 /// What a dry run has measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Measurement {
+pub struct Measurement {
     /// Peak of the fullest GPU, in bytes; also where it does not fit.
-    pub(super) peak_bytes: u64,
+    pub peak_bytes: u64,
     /// What the peak can be if library routines take the most they may, which includes what autotuning chooses; in bytes.
-    pub(super) highest_peak_bytes: u64,
+    pub highest_peak_bytes: u64,
     /// Whether every request is met on the GPU; `None` where that depends on how much scratch memory a library takes.
-    pub(super) fits: Option<bool>,
+    pub fits: Option<bool>,
     /// What the pool can have: its limit, or what others leave of the GPU.
-    pub(super) limit_bytes: u64,
+    pub limit_bytes: u64,
     /// Whether the pool takes its limit at startup.
-    pub(super) is_preallocated: bool,
+    pub is_preallocated: bool,
     /// How long a step takes; `None` where no step was detected.
-    pub(super) time: Option<StepTime>,
+    pub time: Option<StepTime>,
     /// Pinned host memory that its programs take, in bytes.
-    pub(super) host_memory_bytes: u64,
+    pub host_memory_bytes: u64,
     /// What XLA's own rematerialization pass did; `None` where that is not known.
-    pub(super) xla_remat: Option<XlaRemat>,
+    pub xla_remat: Option<XlaRemat>,
     /// The most bytes at the peak, each with who owns them and where they come from.
-    pub(super) largest: Vec<(String, u64)>,
+    pub largest: Vec<(String, u64)>,
     /// Edits of the program with the peak that no plan makes.
-    pub(super) edits: Vec<SuggestedEdit>,
+    pub edits: Vec<SuggestedEdit>,
     /// The version of JAX.
-    pub(super) jax: String,
+    pub jax: String,
     /// What the peak depends on.
-    pub(super) conditions: Vec<Condition>,
+    pub conditions: Vec<Condition>,
     /// What began after the first training steps.
-    pub(super) phases: Vec<Phase>,
+    pub phases: Vec<Phase>,
     /// How often the training step was called in a run that was not stopped.
-    pub(super) whole_calls: Option<u64>,
+    pub whole_calls: Option<u64>,
 }
 
 /// What XLA's own rematerialization pass did to the programs of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct XlaRemat {
+pub struct XlaRemat {
     /// Microseconds for what it computes a second time; 0 where it changed nothing.
-    pub(super) recomputed_us: f64,
+    pub recomputed_us: f64,
     /// By how much temporaries can grow before it begins, about; 0 where it changed something.
-    pub(super) margin_bytes: u64,
+    pub margin_bytes: u64,
 }
 
 impl XlaRemat {
@@ -91,15 +87,15 @@ impl XlaRemat {
 
 /// How long a step takes by XLA's cost model, not measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct StepTime {
+pub struct StepTime {
     /// A bound that no run can beat, in microseconds.
-    pub(super) low_us: f64,
+    pub low_us: f64,
     /// The estimate, in microseconds.
-    pub(super) model_us: f64,
+    pub model_us: f64,
     /// Share of it that the model says nothing about, from 0 to 1.
-    pub(super) unknown_share: f64,
+    pub unknown_share: f64,
     /// Microseconds of the estimate that kernels wait for host memory.
-    pub(super) host_wait_us: f64,
+    pub host_wait_us: f64,
 }
 
 impl StepTime {
@@ -113,13 +109,13 @@ impl StepTime {
 ///
 /// # Errors
 /// Those of [`dryrun::measure`].
-pub(super) fn measure_plan(
+pub fn measure_plan(
     spec: &DryrunSpec,
     plan: &Plan,
     context: &Context,
-    output: &Output,
+    messages: &dyn Messages,
 ) -> Result<Measurement> {
-    execute(spec, plan, None, context, output)
+    execute(spec, plan, None, context, messages)
 }
 
 /// Runs the program with all functions traced that it differentiates, and returns their sites. A program that fails
@@ -130,13 +126,13 @@ pub(super) fn measure_plan(
 pub(super) fn find_sites(
     spec: &DryrunSpec,
     context: &Context,
-    output: &Output,
+    messages: &dyn Messages,
 ) -> Result<RecordedSites> {
     let folder = TempDirectory::create()?;
     let file = folder.path().join("sites.jsonl");
     let mut left_alone: Vec<LeftAlone> = Vec::new();
     loop {
-        let done = execute(spec, &Plan::default(), Some(&file), context, output);
+        let done = execute(spec, &Plan::default(), Some(&file), context, messages);
         let mut recorded = match std::fs::read_to_string(&file) {
             Ok(text) => RecordedSites::parse(&text)?,
             // No site was called.
@@ -166,7 +162,7 @@ fn execute(
     plan: &Plan,
     sites: Option<&Path>,
     context: &Context,
-    output: &Output,
+    messages: &dyn Messages,
 ) -> Result<Measurement> {
     let folder = TempDirectory::create()?;
     let plan_file = folder.path().join("plan.toml");
@@ -189,7 +185,7 @@ fn execute(
         },
         ..spec.clone()
     };
-    dryrun::measure(&spec, context, output).map(|run| Measurement::new(&run))
+    dryrun::measure(&spec, context, messages).map(|run| Measurement::new(&run))
 }
 
 /// Writes what the next run leaves alone.

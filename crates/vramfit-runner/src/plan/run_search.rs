@@ -1,22 +1,26 @@
 //! The search itself: measures the program as it is, then plans, until there is nothing left to try.
 
 use vramfit_analysis::planning::{CostKind, pareto_front};
-use vramfit_analysis::{ErrorKind, Result};
+use vramfit_base::{ErrorKind, Result};
 use vramfit_model::run_config::StepLimit;
-use vramfit_runner::Context;
-use vramfit_runner::interruption;
 
 use super::measuring::Measuring;
-use super::search::{Found, SearchSpec};
+use super::search::{FoundPlans, SearchSpec};
 use super::trial::{is_rejection, last_line};
-use crate::output::Output;
+use crate::context::Context;
+use crate::interruption;
+use crate::messages::Messages;
 
 /// Searches.
 ///
 /// # Errors
 /// Those of the dry run of the program as it is. A signal that comes later ends the search with what was found.
-pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> Result<Found> {
-    let found = Found {
+pub fn find_plans(
+    spec: &SearchSpec,
+    context: &Context,
+    messages: &dyn Messages,
+) -> Result<FoundPlans> {
+    let found = FoundPlans {
         rows: Vec::new(),
         front: Vec::new(),
         recommended: 0,
@@ -33,7 +37,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         phases: Vec::new(),
         steps: spec.trial.run.steps.unwrap_or(StepLimit::Steady),
     };
-    let mut measuring = Measuring { spec, context, output, found };
+    let mut measuring = Measuring { spec, context, messages, found };
     let mut rejection = None;
     for command in 0..spec.commands.len() {
         let begun = match measuring.begin(command) {

@@ -1,98 +1,110 @@
-//! The search: what is searched, and what was found.
+//! What is searched, and what was found.
 
 use vramfit_analysis::analysis::{Condition, Phase};
 use vramfit_analysis::planning::{CostKind, LeftAlone, Moves, Row, SuggestedEdit, recommend};
-use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{RunConfig, StepLimit};
-use vramfit_runner::dryrun::DryrunSpec;
 
 use super::trial::{StepTime, XlaRemat};
-use super::vary::VariedCommand;
+use super::varied::VariedCommand;
+use crate::dryrun::DryrunSpec;
 
 /// A plan that is faster by less of the time of a step is not offered: estimates are not that good.
 const MIN_GAIN: f64 = 0.05;
 
-pub(super) struct SearchSpec {
-    pub(super) trial: DryrunSpec,
+/// What is searched.
+pub struct SearchSpec {
+    /// The dry run of the program as it is.
+    pub trial: DryrunSpec,
     /// Other GPUs that the plans worth choosing are measured on.
-    pub(super) others: Vec<GpuSelection>,
+    pub others: Vec<GpuSelection>,
     /// The first is that of the baseline.
-    pub(super) commands: Vec<VariedCommand>,
-    pub(super) budget: Option<Bytes>,
+    pub commands: Vec<VariedCommand>,
+    /// Bytes that the peak may have, instead of what the GPU can hold.
+    pub budget: Option<Bytes>,
     /// Pinned host memory that may be used.
-    pub(super) host_budget: Option<Bytes>,
+    pub host_budget: Option<Bytes>,
     /// What may be changed.
-    pub(super) moves: Moves,
+    pub moves: Moves,
     /// Whether the fastest plan is wanted also where the program fits as it is.
-    pub(super) wants_fastest: bool,
-    pub(super) max_trials: usize,
-    pub(super) jobs: usize,
+    pub wants_fastest: bool,
+    /// Dry runs at most.
+    pub max_trials: usize,
+    /// Dry runs at the same time.
+    pub jobs: usize,
 }
 
 /// A measured plan.
 #[derive(Clone, Debug)]
-pub(super) struct FoundRow {
-    pub(super) row: Row,
+pub struct FoundRow {
+    /// The plan, and what decides about it.
+    pub row: Row,
     /// Index of the command.
-    pub(super) command: usize,
+    pub command: usize,
     /// Share of the operations of differentiated functions that run twice, from 0 to 1.
-    pub(super) recomputed_share: f64,
+    pub recomputed_share: f64,
     /// How long a step takes.
-    pub(super) time: Option<StepTime>,
+    pub time: Option<StepTime>,
     /// What XLA's own rematerialization pass did.
-    pub(super) xla_remat: Option<XlaRemat>,
+    pub xla_remat: Option<XlaRemat>,
     /// The most bytes at the peak, each with who owns them and where they come from.
-    pub(super) largest: Vec<(String, u64)>,
+    pub largest: Vec<(String, u64)>,
     /// What the pool of each GPU may take; in their order, as far as measured.
-    pub(super) limits: Vec<u64>,
+    pub limits: Vec<u64>,
     /// Peak on each GPU.
-    pub(super) peaks: Vec<u64>,
+    pub peaks: Vec<u64>,
     /// Peak on the first GPU if library routines take the most they may.
-    pub(super) highest_peak_bytes: u64,
+    pub highest_peak_bytes: u64,
     /// What the peak depends on.
-    pub(super) conditions: Vec<Condition>,
+    pub conditions: Vec<Condition>,
     /// After which training steps its dry run ended, unless the program did before.
-    pub(super) steps: StepLimit,
+    pub steps: StepLimit,
 }
 
-/// An edit of the program, and the peak with it; `None` where the program did not run to its end.
-pub(super) struct EditTrial {
-    pub(super) edit: SuggestedEdit,
-    pub(super) peak_bytes: Option<u64>,
+/// An edit of the program, and what it was measured to bring.
+pub struct EditTrial {
+    /// The edit.
+    pub edit: SuggestedEdit,
+    /// The peak with it; `None` where the program did not run to its end.
+    pub peak_bytes: Option<u64>,
 }
 
 /// What a search has found.
-pub(super) struct Found {
+pub struct FoundPlans {
     /// The rows; the first is the program as it is.
-    pub(super) rows: Vec<FoundRow>,
+    pub rows: Vec<FoundRow>,
     /// Indices of those worth choosing, by bytes.
-    pub(super) front: Vec<usize>,
-    pub(super) recommended: usize,
+    pub front: Vec<usize>,
+    /// Index of the row to recommend.
+    pub recommended: usize,
     /// The fastest plan that fits, where the program fits as it is and the plan is faster by the estimate.
-    pub(super) faster: Option<usize>,
+    pub faster: Option<usize>,
     /// Why plans could not be measured, each with how many.
-    pub(super) failures: Vec<(String, usize)>,
-    pub(super) trials: usize,
-    pub(super) sites: usize,
+    pub failures: Vec<(String, usize)>,
+    /// How many dry runs were made.
+    pub trials: usize,
+    /// How many functions a plan can change.
+    pub sites: usize,
     /// Functions that are differentiated and could not be planned.
-    pub(super) left_alone: Vec<LeftAlone>,
+    pub left_alone: Vec<LeftAlone>,
     /// Whether every proposed plan was measured: there were trials for all, and nobody ended the search.
-    pub(super) is_complete: bool,
+    pub is_complete: bool,
     /// Whether the user ended it early.
-    pub(super) is_interrupted: bool,
+    pub is_interrupted: bool,
     /// What plans were compared by, beside their peak.
-    pub(super) cost: CostKind,
+    pub cost: CostKind,
     /// Edits of the program, and what they were measured to bring.
-    pub(super) edits: Vec<EditTrial>,
-    pub(super) jax: String,
+    pub edits: Vec<EditTrial>,
+    /// The version of JAX.
+    pub jax: String,
     /// What began in the program as it is after the first training steps.
-    pub(super) phases: Vec<Phase>,
+    pub phases: Vec<Phase>,
     /// After which training steps the dry run of the program as it is ended, and of what is said to fit.
-    pub(super) steps: StepLimit,
+    pub steps: StepLimit,
 }
 
-impl Found {
+impl FoundPlans {
     pub(super) fn plain_rows(&self) -> Vec<Row> {
         self.rows.iter().map(|found| found.row.clone()).collect()
     }
@@ -122,6 +134,24 @@ impl Found {
         Ok((recommended, faster))
     }
 
+    /// Returns `true` if a row meets the budget; unknown where the user ended the search before one did, or where that
+    /// depends on how much scratch memory a library takes.
+    pub fn answer(&self, spec: &SearchSpec) -> Option<bool> {
+        let is_met = self.fits(spec);
+        let is_open = self.is_interrupted || self.may_fit(spec);
+        Some(is_met).filter(|met| *met || !is_open)
+    }
+
+    /// Returns `true` if the recommended plan meets the budget.
+    pub fn fits(&self, spec: &SearchSpec) -> bool {
+        spec.is_met(&self.rows[self.recommended].row)
+    }
+
+    /// Returns `true` if the recommended plan meets the budget where libraries take little enough scratch memory.
+    pub fn may_fit(&self, spec: &SearchSpec) -> bool {
+        spec.may_be_met(&self.rows[self.recommended].row)
+    }
+
     /// Returns `true` if a row fits by fewer training steps than were asked for.
     pub(super) fn is_unfinished(&self, row: usize, spec: &SearchSpec) -> bool {
         let found = &self.rows[row];
@@ -133,12 +163,12 @@ impl Found {
 
 impl SearchSpec {
     /// Returns `true` if a row meets the budget.
-    pub(super) fn is_met(&self, row: &Row) -> bool {
+    pub fn is_met(&self, row: &Row) -> bool {
         self.is_within(row, row.fits())
     }
 
     /// Returns `true` if a row meets the budget where libraries take little enough scratch memory.
-    pub(super) fn may_be_met(&self, row: &Row) -> bool {
+    pub fn may_be_met(&self, row: &Row) -> bool {
         self.is_within(row, row.may_fit())
     }
 
@@ -146,29 +176,6 @@ impl SearchSpec {
         let fits_host = self.host_budget.is_none_or(|budget| row.host_memory_bytes <= budget.0);
         let fits_device = self.budget.map_or(fits_gpu, |budget| row.peak_bytes <= budget.0);
         fits_host && fits_device
-    }
-
-    /// Returns what the peak of a row may be.
-    pub(super) fn describe_limit(&self, found: &FoundRow) -> String {
-        match self.budget {
-            Some(budget) => format!("the budget of {budget}"),
-            None => format!("{} on {}", Bytes(found.limits[0]), self.trial.run.gpus.name),
-        }
-    }
-
-    /// Returns why a row does not meet the budget, behind its peak in a sentence.
-    pub(super) fn describe_shortage(&self, found: &FoundRow) -> String {
-        let limit = self.describe_limit(found);
-        let limit_bytes = self.budget.map_or(found.limits[0], |budget| budget.0);
-        let host_bytes = found.row.host_memory_bytes;
-        match (found.row.peak_bytes.checked_sub(limit_bytes), self.host_budget) {
-            (Some(excess), _) if excess > 0 => format!("{} more than {limit}", Bytes(excess)),
-            (_, Some(budget)) if host_bytes > budget.0 => format!(
-                "within {limit}, but it needs {} of pinned host memory, more than the host budget of {budget}",
-                Bytes(host_bytes)
-            ),
-            _ => format!("within {limit}, but no free block of the pool is large enough"),
-        }
     }
 
     /// Returns `true` if the commands have batches of different sizes, all of them known.
