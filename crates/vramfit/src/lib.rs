@@ -1,7 +1,7 @@
-//! The command line: parses arguments, starts child programs and prints results.
+//! The command line: parses arguments, and prints results.
 //!
-//! The results themselves are computed in `vramfit-analysis`. Both the plain binary and the console script of
-//! the Python package call [`run`].
+//! Programs are run by `vramfit-runner`, and the results are computed in `vramfit-analysis`. Both the plain binary and
+//! the console script of the Python package call [`run`].
 
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;

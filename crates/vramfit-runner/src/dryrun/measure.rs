@@ -15,7 +15,7 @@ use super::hosts::HostsSpec;
 use super::program_run::with_output_tail;
 use super::run_hosts::run_hosts;
 use super::spec::DryrunSpec;
-use crate::Context;
+use crate::context::Context;
 use crate::files::cannot_write;
 use crate::messages::{ErrorsOnly, Messages};
 use crate::scratch::TempDirectory;

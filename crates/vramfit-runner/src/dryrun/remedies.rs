@@ -10,7 +10,7 @@ use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
 
 use super::measure::{MeasuredRun, PROGRAM_FAILED, measure};
 use super::spec::DryrunSpec;
-use crate::Context;
+use crate::context::Context;
 use crate::files::cannot_write;
 use crate::interruption::{self, Interruption};
 use crate::messages::Messages;

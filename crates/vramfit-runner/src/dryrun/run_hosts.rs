@@ -13,8 +13,8 @@ use super::hosts::{HostSelection, HostsSpec, fill_in};
 use super::program_run::{ProgramRun, output_tail, with_output_tail};
 use super::run_one::run_program;
 use super::spec::DryrunSpec;
-use crate::Context;
 use crate::child::ExitReason;
+use crate::context::Context;
 use crate::messages::Messages;
 use crate::scratch::TempDirectory;
 

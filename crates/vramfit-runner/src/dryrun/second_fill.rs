@@ -10,7 +10,7 @@ use vramfit_model::run_config::{Fill, RunConfig};
 use super::program_run::ProgramRun;
 use super::run_one::{remove_traces, run_program};
 use super::spec::DryrunSpec;
-use crate::Context;
+use crate::context::Context;
 use crate::files::cannot_write;
 use crate::messages::{ErrorsOnly, Messages};
 use crate::scratch::TempDirectory;

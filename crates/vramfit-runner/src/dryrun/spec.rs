@@ -13,7 +13,7 @@ use vramfit_model::settings::{GpuBudgets, Options, ResolvedSettings, Target, Ver
 use super::compile_cache::COMPILATION_CACHE;
 use super::hosts::HostsSpec;
 use super::remedies::RemedyLevel;
-use crate::Context;
+use crate::context::Context;
 use crate::environment::{unicode_variables, variable};
 use crate::files::cannot_read;
 
