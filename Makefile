@@ -125,7 +125,7 @@ cases: setup test-programs ## Programs and logs of public threads, against the r
 
 .PHONY: test-fast
 test-fast: setup test-programs ## What to run before each commit: analysis, command lines, a dry run of each kind
-	$(CARGO_TEST) --package vramfit-model --package vramfit-advice --package vramfit-analysis --package vramfit
+	$(CARGO_TEST) --package vramfit-model --package vramfit-advice --package vramfit-analysis --package vramfit-runner --package vramfit
 	$(PYTEST) -m 'fast and $(WITHOUT_GPU)'
 
 # Installs the Debian package $(1) that has the program $(2), where we may. Without it the tests that

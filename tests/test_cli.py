@@ -344,7 +344,7 @@ def test_a_reader_that_went_away_is_no_failure():
 
 def test_asking_the_python_first_imports_nothing_heavy():
     root = pathlib.Path(__file__).parent.parent
-    scripts = [root / "crates/vramfit/src" / name for name in ("packages.py", "probe.py")]
+    scripts = [root / "crates/vramfit-runner/src" / name for name in ("packages.py", "probe.py")]
     question = "".join(script.read_text() for script in scripts)
     check = "print([name for name in ('jax', 'jaxlib', 'numpy') if name in sys.modules])"
     done = run_python("-c", f"{question}\n{check}", code=0)

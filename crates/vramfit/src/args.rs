@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use vramfit_analysis::Result;
 use vramfit_base::text::wrap;
+use vramfit_runner::Context;
+use vramfit_runner::program;
 
-use crate::command_line;
 use crate::commands;
 use crate::commands::results::JsonArgs;
-use crate::context::Context;
 use crate::output::{Output, OutputOptions};
 use crate::status::Status;
 use crate::usage;
@@ -123,7 +123,7 @@ impl Cli {
         let python_is_named = self.global.python.is_some();
         let context = &context.with_python(self.global.python);
         let context = &match self.command.program() {
-            Some(program) => command_line::with_own_python([program.as_os_str()], context, output),
+            Some(program) => program::with_own_python([program.as_os_str()], context, output),
             None => context.clone(),
         };
         match self.command {

@@ -5,6 +5,7 @@ use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::files::cannot_write;
 
 /// Returns `true` if a path is `-`, which stands for standard output.
 pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
@@ -50,42 +51,6 @@ pub(crate) fn is_special(path: &Path) -> bool {
 pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     let written = if is_special(path) { write_to(path, text) } else { replace(path, text, force) };
     written.map_err(|error| cannot_write(path, error))
-}
-
-/// The error for a file that could not be written.
-pub(crate) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
-    let hint = match error.kind() {
-        IoErrorKind::StorageFull => {
-            Some("the disk is full; free some space, or name another place")
-        }
-        IoErrorKind::ReadOnlyFilesystem => Some("the disk is read-only; name another place"),
-        _ => None,
-    };
-    let refused = Error::io(format!("cannot write `{}`", path.display()));
-    let refused = refused.cause(error);
-    match hint {
-        Some(hint) => refused.hint(hint),
-        None => refused,
-    }
-}
-
-/// The error for a file that could not be read.
-pub(crate) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
-    Error::io(format!("cannot read `{}`", path.display())).cause(error)
-}
-
-/// Rejects a place without space for a file of `bytes`, or where none may be created, before the work
-/// whose result goes there starts.
-///
-/// # Errors
-/// `io`.
-pub(crate) fn check_space(path: &Path, bytes: usize) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let tried = tempfile::tempfile_in(folder).and_then(|mut file| {
-        file.write_all(&vec![b' '; bytes])?;
-        file.sync_all()
-    });
-    tried.map_err(|error| cannot_write(path, error))
 }
 
 fn replace(path: &Path, text: &str, force: bool) -> std::io::Result<()> {

@@ -1,7 +1,7 @@
-//! The command line: parses arguments, starts child programs and prints results.
+//! The command line: parses arguments, and prints results.
 //!
-//! The results themselves are computed in `vramfit-analysis`. Both the plain binary and the console script of
-//! the Python package call [`run`].
+//! Programs are run by `vramfit-runner`, and the results are computed in `vramfit-analysis`. Both the plain binary and
+//! the console script of the Python package call [`run`].
 
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
@@ -9,31 +9,22 @@ use std::panic::AssertUnwindSafe;
 use clap::ColorChoice;
 use vramfit_analysis::{Error, ErrorKind};
 use vramfit_base::error::EXIT_CODE;
+use vramfit_runner::interruption;
 
 mod args;
 mod ascii;
-mod child;
 mod command_line;
 mod commands;
-mod context;
-mod environment;
 mod files;
-mod interruption;
 mod metrics_logs;
 mod output;
-mod parallel;
-mod process_tree;
-mod python;
-mod python_child;
-mod scratch;
-mod signals;
 mod status;
 mod trace_progress;
 mod usage;
 
 use output::Output;
 
-pub use context::Context;
+pub use vramfit_runner::Context;
 
 /// Runs one command line, program name first, and returns the exit code.
 ///

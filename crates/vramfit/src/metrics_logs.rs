@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::files::cannot_read;
 use vramfit_train::MetricsLog;
-
-use crate::files::cannot_read;
 
 const FILE_NAME: &str = "metrics.jsonl";
 

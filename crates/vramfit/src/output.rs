@@ -4,7 +4,6 @@
 //! (`vramfit … | head`) is no failure. Colors never carry information that the text does not.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,7 +11,6 @@ use std::os::unix::fs::FileExt;
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 use vramfit_advice::doctor::{self, Line};
@@ -20,6 +18,11 @@ use vramfit_analysis::report::{Extent, Report, TextStyle};
 use vramfit_analysis::{Error, Result};
 
 use crate::ascii;
+
+mod messages;
+mod progress;
+
+pub(crate) use progress::Progress;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 const CYAN: Style = AnsiColor::Cyan.on_default().bold();
@@ -49,41 +52,6 @@ pub(crate) struct Output {
     ascii: bool,
 }
 
-/// A progress bar, or nothing where none is shown.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    bar: Option<ProgressBar>,
-}
-
-impl Progress {
-    /// Shows that `done` of `total` are done, `before` of them by an earlier run.
-    pub(crate) fn show(&self, done: u64, before: u64, total: u64) {
-        let Some(bar) = &self.bar else { return };
-        if bar.length() != Some(total) {
-            bar.set_length(total);
-            bar.set_position(before);
-            // The rate is that of this run.
-            bar.reset_eta();
-            bar.reset_elapsed();
-        }
-        bar.set_position(done);
-    }
-
-    /// Shows that so many are done, of an unknown total.
-    pub(crate) fn count(&self, done: u64) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(done);
-        }
-    }
-
-    /// Removes the bar, so that the next message has the line to itself.
-    pub(crate) fn remove(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 impl Output {
     pub(crate) fn new(options: OutputOptions) -> Self {
         Output {
@@ -99,11 +67,6 @@ impl Output {
     /// Returns an output for errors in the options themselves.
     pub(crate) fn plain(color: ColorChoice) -> Self {
         Output::new(OutputOptions { color, ..OutputOptions::default() })
-    }
-
-    /// Returns an output that prints only errors, for a command that another one runs.
-    pub(crate) fn quiet(&self) -> Self {
-        Output { quiet: true, verbose: false, ..*self }
     }
 
     /// Returns `true` if what is drawn on the terminal at standard output may have colors.
@@ -211,14 +174,14 @@ impl Output {
     }
 
     /// Prints a message that `--quiet` suppresses.
-    pub(crate) fn info(&mut self, text: &str) {
+    pub(crate) fn info(&self, text: &str) {
         if !self.quiet {
             self.write_stderr(text);
         }
     }
 
     /// Prints a message that only `--verbose` shows.
-    pub(crate) fn verbose(&mut self, text: &str) {
+    pub(crate) fn verbose(&self, text: &str) {
         if self.verbose {
             self.write_stderr(text);
         }
@@ -249,38 +212,6 @@ impl Output {
             text.push_str(&format!("\n{}: {hint}", self.paint(CYAN, "hint")));
         }
         self.write_stderr(&text);
-    }
-
-    /// Returns a progress bar; shown on a terminal only, and never together with JSON or `--quiet`.
-    /// `unit` is what is counted.
-    pub(crate) fn progress_bar(&self, unit: &'static str) -> Progress {
-        self.progress(&format!(
-            "{{percent:>3}} % [{{bar:32}}] {{human_pos}} of {{human_len}} {unit}  {{rate}}  {{eta}} left"
-        ))
-    }
-
-    /// Returns a line that counts towards an unknown total; shown as [`Progress`] is.
-    pub(crate) fn count(&self, unit: &'static str) -> Progress {
-        self.progress(&format!("{{human_pos}} {unit} read in {{elapsed}}"))
-    }
-
-    fn progress(&self, template: &str) -> Progress {
-        let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
-        let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
-            // What cannot be written to a bar is not worth an error.
-            let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
-        };
-        Progress {
-            bar: wanted.then(|| {
-                // ASCII, like every drawing in the terminal.
-                let style = ProgressStyle::with_template(template)
-                    .expect("the template is ours")
-                    .with_key("rate", rate)
-                    .progress_chars("##-");
-                let target = ProgressDrawTarget::stderr_with_hz(8);
-                ProgressBar::with_draw_target(None, target).with_style(style)
-            }),
-        }
     }
 
     fn write_stderr(&self, text: &str) {

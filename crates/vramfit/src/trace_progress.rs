@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use vramfit_analysis::analysis::{RunSummary, load_process, load_summary_until};
-use vramfit_analysis::{ErrorKind, Result};
+use vramfit_analysis::Result;
+use vramfit_analysis::analysis::{RunSummary, load_summary_until};
 use vramfit_model::program::{ProgramMemory, ProgramTime};
 use vramfit_model::trace::{
     CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, RunEnvironment, TextId,
@@ -18,21 +18,6 @@ use crate::output::{Output, Progress};
 /// Those of [`load_summary_until`].
 pub(crate) fn load_until(trace: &Path, last: u64, output: &Output) -> Result<RunSummary> {
     load_summary_until(trace, last, &|events| Box::new(ReadProgress::new(events, output)))
-}
-
-/// Reads the trace of a process that vramfit has just run.
-///
-/// # Errors
-/// `io` when it cannot be read, `internal` when it is not as vramfit writes it.
-pub(crate) fn load_own(path: &Path, output: &Output) -> Result<RunSummary> {
-    let summary =
-        load_process(path, u64::MAX, &|events| Box::new(ReadProgress::new(events, output)));
-    summary.map_err(|error| match error.kind() {
-        ErrorKind::InvalidFile => error
-            .with_kind(ErrorKind::Internal)
-            .hint("keep the trace (`--trace`) and report this; no result is reliable"),
-        _ => error,
-    })
 }
 
 /// Progress is shown after reading for this long.
@@ -61,14 +46,6 @@ impl<'a> ReadProgress<'a> {
         let progress =
             self.progress.get_or_insert_with(|| self.output.count("events of the trace"));
         progress.count(self.events);
-    }
-}
-
-impl Drop for ReadProgress<'_> {
-    fn drop(&mut self) {
-        if let Some(progress) = &self.progress {
-            progress.remove();
-        }
     }
 }
 

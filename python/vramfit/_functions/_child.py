@@ -1,7 +1,7 @@
 """The end of a child process that talks to the command line which started it.
 
 The command line sends requests, and reads one JSON object per line of standard output; see
-``crates/vramfit/src/python_child.rs``.
+``crates/vramfit-runner/src/python_child.rs``.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use vramfit_analysis::{Bytes, Result};
+use vramfit_runner::Context;
 
 use super::results::JsonArgs;
 use super::train::trained_run::{ModelArgs, TrainedRun};
-use crate::context::Context;
 use crate::files::writable;
 use crate::output::Output;
 use crate::status::Status;

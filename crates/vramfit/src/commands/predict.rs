@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_runner::Context;
 
 use super::data::grouped;
 use super::results::JsonArgs;
 use super::train::datasets::column;
 use super::train::trained_run::{ModelArgs, TrainedRun, stored_type};
-use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use vramfit_analysis::Result;
 use vramfit_analysis::report::{Extent, Report};
+use vramfit_runner::files::cannot_write;
 
-use crate::files::{cannot_write, writable, write};
+use crate::files::{writable, write};
 use crate::output::{Output, json_line};
 
 /// Results as JSON.

@@ -3,7 +3,7 @@
 A host publishes what it sets, broadcasts and gathers; a host that is run later reads it. A host
 that was not run before has published nothing, which is not the same as an empty answer. What a host
 has read, and what was missing, is recorded: `vramfit` runs it once more when that is there, or has
-another value (`crates/vramfit/src/commands/dryrun/host_messages.rs` reads both files).
+another value (`crates/vramfit-runner/src/dryrun/host_messages.rs` reads both files).
 """
 
 from __future__ import annotations

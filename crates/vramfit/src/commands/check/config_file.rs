@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use vramfit_analysis::check::{CheckConfig, Entry};
 use vramfit_analysis::{Error, Result};
 use vramfit_base::nearest::nearest;
+use vramfit_runner::files::cannot_read;
 
 use super::git::Repository;
 use super::shown_path;
-use crate::files::cannot_read;
 
 /// The files that may have entries, in the order in which they are looked for.
 const FILES: [&str; 2] = ["vramfit.toml", "pyproject.toml"];

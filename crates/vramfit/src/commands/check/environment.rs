@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use vramfit_analysis::check::Entry;
-
-use crate::environment::unicode_variables;
+use vramfit_runner::environment::unicode_variables;
 
 /// The beginnings of names of variables that change what a program needs. They are those of a machine, not
 /// of the program; an entry sets its own with `env`.

@@ -6,8 +6,7 @@ use std::process::Command;
 
 use vramfit_analysis::check::Lock;
 use vramfit_analysis::{Error, Result};
-
-use crate::scratch::TempDirectory;
+use vramfit_runner::scratch::TempDirectory;
 
 /// Commits of the lock file that are read for its history.
 const MAX_COMMITS: usize = 50;

@@ -142,6 +142,7 @@ mod tests {
     use vramfit_analysis::check::CheckConfig;
 
     use super::*;
+    use crate::output::OutputOptions;
 
     #[test]
     fn programs_are_proposed_and_others_are_not() {
@@ -160,7 +161,7 @@ mod tests {
             fs::write(path, text).expect("written");
         }
         let path = root.join("vramfit.toml");
-        let mut output = Output::plain(clap::ColorChoice::Never).quiet();
+        let mut output = Output::new(OutputOptions { quiet: true, ..OutputOptions::default() });
         run(Some(&path), false, &mut output).expect("written");
         let text = fs::read_to_string(&path).expect("written");
         let config = CheckConfig::read(Path::new("vramfit.toml"), &text);

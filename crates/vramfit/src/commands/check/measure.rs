@@ -11,16 +11,16 @@ use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::Options;
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::{self, DryrunSpec, HostsSpec, SettingsSpec};
+use vramfit_runner::interruption;
+use vramfit_runner::parallel::map_dry_runs;
+use vramfit_runner::program;
+use vramfit_runner::python::{find_interpreter, query};
 
 use super::environment::{cleared_variables, program_variables};
 use super::row::{Measured, RowMeasurement};
-use crate::command_line;
-use crate::commands::dryrun::{self, DryrunSpec, HostsSpec, ResultFiles, SettingsSpec};
-use crate::context::Context;
-use crate::interruption;
 use crate::output::Output;
-use crate::parallel::map_dry_runs;
-use crate::python::{find_interpreter, query};
 
 /// What all dry runs of a check have in common.
 pub(super) struct Measuring<'a> {
@@ -235,7 +235,7 @@ impl<'a> Measuring<'a> {
             settings: SettingsSpec::new(options, &gpus.gpu),
             hosts,
             time_limit: Some(time_limit),
-            results: ResultFiles { trace: Some(trace.to_owned()), ..ResultFiles::default() },
+            trace: Some(trace.to_owned()),
             ..DryrunSpec::new(run, command)
         }
     }
@@ -255,11 +255,8 @@ impl<'a> Measuring<'a> {
     /// Returns the version of the CUDA plugin that the program uses, such as `cuda13-0.10.2`.
     fn plugin_version(&self, spec: &DryrunSpec) -> String {
         let unknown = || "unknown".to_owned();
-        let split = command_line::split_program(
-            spec.command.clone(),
-            spec.directory.as_deref(),
-            self.context,
-        );
+        let split =
+            program::split_program(spec.command.clone(), spec.directory.as_deref(), self.context);
         let Ok((program, arguments)) = split else {
             return unknown();
         };

@@ -22,6 +22,12 @@ use vramfit_analysis::check::{
 };
 use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::open_compilation_cache;
+use vramfit_runner::files::{cannot_read, cannot_write};
+use vramfit_runner::interruption::{self, Interruption};
+use vramfit_runner::program;
+use vramfit_runner::scratch::TempDirectory;
 
 use self::baseline::Baseline;
 use self::config_file::ConfigFile;
@@ -29,14 +35,9 @@ use self::git::Repository;
 use self::measure::Measuring;
 use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
-use super::dryrun::open_compilation_cache;
 use super::results::{FullArgs, JsonArgs, JsonTarget, PageArgs, write_page};
-use crate::command_line;
-use crate::context::Context;
-use crate::files::{cannot_read, cannot_write, writable, write};
-use crate::interruption::{self, Interruption};
+use crate::files::{writable, write};
 use crate::output::Output;
-use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 /// Accepted peaks of earlier commits that are shown.
@@ -177,7 +178,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         Program::Command { words, .. } => words.first().map(OsStr::new),
         Program::Function { .. } => None,
     });
-    let context = &command_line::with_own_python(programs, context, output);
+    let context = &program::with_own_python(programs, context, output);
     let measuring = Measuring::new(
         &config.directory,
         scratch.path(),

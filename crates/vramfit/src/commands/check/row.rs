@@ -8,8 +8,7 @@ use vramfit_analysis::check::{
 };
 use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_model::gpu::GpuSelection;
-
-use crate::commands::dryrun::MeasuredRun;
+use vramfit_runner::dryrun::MeasuredRun;
 
 /// What an entry came to on a GPU.
 pub(super) struct RowMeasurement<'a> {

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_analysis::analysis::{RunSummary, load_summary, trace_files};
 use vramfit_analysis::check::LockLine;
-
-use crate::commands::dryrun::{cache_home, remove_oldest};
+use vramfit_runner::dryrun::{cache_home, remove_oldest};
 
 /// Above this, the traces that were written first are removed.
 const MAX_BYTES: u64 = 256 << 20;

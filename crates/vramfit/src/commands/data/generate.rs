@@ -200,7 +200,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         resumed = progress.resumed_rows;
         bar.show(progress.rows, resumed, progress.total);
     });
-    bar.remove();
+    drop(bar);
     let summary = made?;
     if resumed > 0 {
         output.info(&format!(

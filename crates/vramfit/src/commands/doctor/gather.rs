@@ -8,10 +8,10 @@ use vramfit_analysis::Result;
 use vramfit_gpu::GpuOverrides;
 use vramfit_model::host::Host;
 use vramfit_model::run_config::RunConfig;
+use vramfit_runner::Context;
+use vramfit_runner::environment::variable;
 
 use super::{Args, Required, driver, probe, query_python};
-use crate::context::Context;
-use crate::environment::variable;
 
 /// Gathers everything: queries the driver and Python at the same time, then probes JAX.
 ///

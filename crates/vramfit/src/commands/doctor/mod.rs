@@ -14,9 +14,9 @@ use clap::ValueEnum;
 use vramfit_advice::doctor::{self, DoctorOutput, DoctorReport};
 use vramfit_analysis::{Error, Result};
 use vramfit_base::duration::parse_duration;
+use vramfit_runner::Context;
 
 use crate::commands::results::{FullArgs, JsonFileArgs};
-use crate::context::Context;
 use crate::output::{Output, terminal_columns};
 use crate::status::Status;
 

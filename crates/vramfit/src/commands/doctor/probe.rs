@@ -7,10 +7,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use vramfit_advice::doctor::{JaxProbe, ProbeExit, ProbeStep};
+use vramfit_runner::python_child::{ChildEvent, PythonChild};
+use vramfit_runner::signals::signal_name;
 
 use super::Args;
-use crate::python_child::{ChildEvent, PythonChild};
-use crate::signals::signal_name;
 
 /// The script, see its own first lines. It is passed through standard input, so that process lists do not
 /// show it, and no file is needed in a read-only container.

@@ -7,14 +7,13 @@ use std::time::Duration;
 use vramfit_advice::doctor::{Inventory, MissingReason};
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu;
-
-use crate::commands::dryrun::check_compiler;
-use crate::context::Context;
-use crate::python::{self, Interpreter};
-use crate::python_child::PythonChild;
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::check_compiler;
+use vramfit_runner::python::{self, Interpreter};
+use vramfit_runner::python_child::PythonChild;
 
 /// The script, see its own first lines.
-const INVENTORY: &str = concat!(include_str!("../../packages.py"), include_str!("inventory.py"));
+const INVENTORY: &str = include_str!("inventory.py");
 
 /// How long an interpreter that has closed its output may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,7 +29,7 @@ pub(super) fn inventory(python: &Path, timeout: Duration) -> Result<Inventory> {
             .hint("select the Python that runs your programs with `--python`")
     };
     let mut command = Command::new(python);
-    command.args(["-c", INVENTORY]).stderr(Stdio::null());
+    command.args(["-c", &(python::PACKAGES.to_owned() + INVENTORY)]).stderr(Stdio::null());
     let mut child = PythonChild::spawn(&mut command)
         .map_err(|error| not_found(format!("`{shown}` cannot be started")).cause(error))?;
     child.close_stdin();

@@ -1,34 +1,15 @@
 //! `vramfit dryrun`: what would my program do on that GPU?
 //!
-//! The arguments become a [`DryrunSpec`]; [`execute`] prepares the environment, runs the user's own command
-//! in it, and reports. The virtual GPU itself is in the child, inside JAX.
+//! The arguments become a [`DryrunSpec`], which `vramfit-runner` runs; [`report`] prints what it came to.
 
-mod compile_cache;
-mod compiler;
-mod compiler_log;
-mod env;
-mod env_check;
-mod execute;
-mod host_messages;
 mod hosts;
-mod measure;
-mod outcome;
-mod remedies;
+mod report;
 mod result_files;
-mod run_hosts;
-mod run_one;
-mod second_fill;
-mod spec;
-mod trace_failure;
+mod values;
 
-pub(crate) use compile_cache::{cache_home, open_compilation_cache, remove_oldest};
-pub(crate) use compiler::check as check_compiler;
-pub(crate) use execute::execute;
-pub(crate) use hosts::{HostArgs, HostsSpec, host_count_parser};
-pub(crate) use measure::{MeasuredRun, measure};
-pub(crate) use outcome::with_output_tail;
+pub(crate) use hosts::{HostArgs, host_count_parser};
 pub(crate) use result_files::ResultFiles;
-pub(crate) use spec::{DryrunSpec, SettingsSpec, read_plan};
+pub(crate) use values::read_plan;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,14 +18,14 @@ use vramfit_analysis::{Bytes, Result};
 use vramfit_model::gpu::{Calibration, GpuSelection};
 use vramfit_model::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_model::settings::{Options, Version};
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::{self, DryrunSpec, RemedyLevel, SettingsSpec, read_autotune_results};
+use vramfit_runner::interruption::Interruption;
 
-use self::remedies::RemedyLevel;
 use self::result_files::writable_trace;
-use self::spec::Total;
+use self::values::Total;
 use super::policy::{PoolArgs, check_occupied, spill_of_each};
 use super::results::{FullArgs, JsonArgs, PageArgs};
-use crate::context::Context;
-use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -87,10 +68,10 @@ pub(crate) struct Args {
     #[arg(conflicts_with_all = ["fraction", "limit", "host_memory"])]
     spill: Option<Bytes>,
     /// Total memory that the driver reports: a size, `lowest` [default] or `highest`
-    #[arg(long, value_name = "BYTES", value_parser = spec::parse_total)]
+    #[arg(long, value_name = "BYTES", value_parser = values::parse_total)]
     total: Option<Total>,
     /// Share the virtual GPUs with all other dry runs of this name
-    #[arg(long, value_name = "NAME", value_parser = spec::parse_share_name)]
+    #[arg(long, value_name = "NAME", value_parser = values::parse_share_name)]
     share_as: Option<String>,
     #[command(flatten)]
     hosts: HostArgs,
@@ -122,7 +103,7 @@ pub(crate) struct Args {
     unlimited: bool,
     /// Which changes of the program are measured, each by one more dry run: `quick` the two that are about most memory
     /// where it does not fit, `full` all of them
-    #[arg(long, value_name = "LEVEL", default_value = "quick")]
+    #[arg(long, value_name = "LEVEL", default_value = "quick", value_parser = values::remedies_parser())]
     remedies: RemedyLevel,
     #[command(flatten)]
     text: FullArgs,
@@ -157,16 +138,30 @@ enum Callbacks {
 
 /// Runs `vramfit dryrun`.
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let spec = args.into_spec()?;
+    let (spec, files) = args.into_spec()?;
     // A signal ends one program in front of the user as it would without us. Several, or one of which nobody
     // sees anything, end with us.
     let _interruption = (!spec.is_alone(context)).then(Interruption::watch).transpose()?;
-    execute(&spec, context, output)
+    execute(&spec, &files, context, output)
+}
+
+/// Makes a dry run, prints the results, and writes them to files.
+///
+/// # Errors
+/// Whatever prevents the run, or a result.
+pub(crate) fn execute(
+    spec: &DryrunSpec,
+    files: &ResultFiles,
+    context: &Context,
+    output: &mut Output,
+) -> Result<Status> {
+    let run = dryrun::run(spec, context, output)?;
+    report::report(&run, files, output)
 }
 
 impl Args {
     /// Checks whatever can be known to be wrong before the program runs: that may take an hour.
-    fn into_spec(self) -> Result<DryrunSpec> {
+    fn into_spec(self) -> Result<(DryrunSpec, ResultFiles)> {
         let mut gpus: GpuSelection = self.gpu.parse()?;
         if let Some(total) = self.total {
             gpus.gpu = total.apply(&gpus.gpu)?;
@@ -184,10 +179,13 @@ impl Args {
         settings.resolve(Version::MAX)?;
         check_occupied(self.occupied, gpus.gpu.total_memory_bytes)?;
         let autotune_results = self.autotune_results.as_deref();
-        autotune_results.map(|path| spec::read_autotune_results(path, &gpus.gpu)).transpose()?;
+        autotune_results.map(|path| read_autotune_results(path, &gpus.gpu)).transpose()?;
         let calibration = self.calibration.as_deref();
         let calibration = calibration.map(|path| Calibration::read(path, &gpus.gpu)).transpose()?;
-        let (results, hosts) = (self.result_files()?, self.hosts.to_spec()?);
+        let files = self.result_files()?;
+        let trace = |path: &PathBuf| writable_trace(path, self.force);
+        let trace = self.trace.as_ref().map(trace).transpose()?;
+        let hosts = self.hosts.to_spec()?;
         let run = RunConfig {
             occupied_bytes: self.occupied.unwrap_or_default().0,
             host_memory_bytes: self.host_memory.or(self.spill).map(|bytes| bytes.0),
@@ -209,18 +207,22 @@ impl Args {
             callbacks: self.callbacks != Some(Callbacks::Skip),
             ..RunConfig::new(gpus)
         };
-        let remedies = self.remedies;
-        Ok(DryrunSpec { results, hosts, settings, remedies, ..DryrunSpec::new(run, self.command) })
+        let spec = DryrunSpec {
+            hosts,
+            settings,
+            trace,
+            remedies: self.remedies,
+            ..DryrunSpec::new(run, self.command)
+        };
+        Ok((spec, files))
     }
 
     fn result_files(&self) -> Result<ResultFiles> {
-        let trace = |path: &PathBuf| writable_trace(path, self.force);
         Ok(ResultFiles {
             json: self.json.file(self.force)?,
             json_to_stdout: self.json.is_stdout(),
             full_text: self.text.full,
             html: self.page.file(self.force)?,
-            trace: self.trace.as_ref().map(trace).transpose()?,
             force: self.force,
         })
     }

@@ -1,4 +1,4 @@
-//! The files that a dry run writes.
+//! The files that results of a dry run are written to.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,15 @@ use crate::files::{is_special, writable};
 /// Where the results go besides the terminal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultFiles {
-    pub(crate) json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
     /// Whether the JSON goes to standard output, and nothing else is printed.
-    pub(crate) json_to_stdout: bool,
+    pub(super) json_to_stdout: bool,
     /// Whether all of the report is printed, and not only what fits on a screen.
-    pub(crate) full_text: bool,
+    pub(super) full_text: bool,
     /// The report as an HTML page.
-    pub(crate) html: Option<PathBuf>,
-    /// The trace, where it is to be kept.
-    pub(crate) trace: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
     /// Whether files that exist are overwritten.
-    pub(crate) force: bool,
+    pub(super) force: bool,
 }
 
 /// As [`writable`], for a trace: traces of other processes of an older run may lie beside it.
@@ -41,19 +39,6 @@ pub(super) fn writable_trace(path: &Path, force: bool) -> Result<PathBuf> {
         writable(&old, force)?;
     }
     Ok(absolute)
-}
-
-/// Removes the traces of an older run, so that what lies there afterwards is of this one.
-///
-/// # Errors
-/// `io` when one cannot be removed.
-pub(super) fn remove_traces(path: &Path) -> Result<()> {
-    for old in trace_files(path) {
-        std::fs::remove_file(&old).map_err(|error| {
-            Error::io(format!("cannot replace `{}`", old.display())).cause(error)
-        })?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -83,8 +68,6 @@ mod tests {
         std::fs::write(&second, "").expect("written");
         assert_eq!(writable_trace(&file, true).expect("forced"), file);
         assert!(writable_trace(&file, false).is_err());
-        remove_traces(&file).expect("they can be removed");
-        assert!(!file.exists() && !second.exists());
         assert!(writable(folder.path(), true).is_err());
         assert!(writable(&folder.path().join("no/answer.json"), true).is_err());
     }

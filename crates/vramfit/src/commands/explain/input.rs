@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use vramfit_advice::explain::{Log, LogScanner};
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_runner::files::cannot_read;
 
-use crate::files::{cannot_read, is_standard_output};
+use crate::files::is_standard_output;
 use crate::output::Output;
 use crate::trace_progress::load_until;
 

@@ -12,14 +12,14 @@ use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::{self, GpuSelection};
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_model::settings::Version;
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, SettingsSpec};
+use vramfit_runner::interruption::{self, Interruption};
 
 use self::input::read;
 use self::remedies::{Program, apply_in_replay};
-use super::dryrun::{DryrunSpec, SettingsSpec};
 use super::results::{FullArgs, JsonArgs, PageArgs, print_report, write_page};
 use crate::command_line::shell_line;
-use crate::context::Context;
-use crate::interruption::{self, Interruption};
 use crate::output::Output;
 use crate::status::Status;
 

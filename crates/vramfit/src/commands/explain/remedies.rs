@@ -8,10 +8,10 @@ use vramfit_analysis::{Bytes, Result};
 use vramfit_model::allocator::AllocatorKind;
 use vramfit_model::settings::{MAX_FRACTION, Options};
 use vramfit_model::trace::Reader;
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
+use vramfit_runner::plan::{Gain, measure_gains};
 
-use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
-use crate::commands::plan::{Gain, measure_gains};
-use crate::context::Context;
 use crate::output::Output;
 
 /// A setting that is tried.

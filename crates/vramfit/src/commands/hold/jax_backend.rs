@@ -5,10 +5,10 @@
 
 use serde::Deserialize;
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_runner::Context;
+use vramfit_runner::python_child::{PythonChild, PythonFailure};
 
 use super::backend::{Backend, MemoryStatus, OtherProcess, Verification};
-use crate::context::Context;
-use crate::python_child::{PythonChild, PythonFailure};
 
 /// An answer of the child; each request sets its own fields.
 #[derive(Debug, Default, Deserialize)]

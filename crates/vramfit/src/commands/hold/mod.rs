@@ -15,13 +15,13 @@ use clap::ValueEnum;
 use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
 use vramfit_model::run_config::RunConfig;
+use vramfit_runner::Context;
 
 use self::amount::Amount;
 use self::backend::Backend;
 use self::progress::HoldReporter;
 use self::stop::{StopReason, StopSignals};
 use crate::commands::results::JsonFileArgs;
-use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vramfit_analysis::{Error, ErrorKind, Result};
-
-use crate::parallel::receive_within;
-use crate::signals::is_ignored;
+use vramfit_runner::parallel::receive_within;
+use vramfit_runner::signals::is_ignored;
 
 /// Why the memory was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,23 +5,20 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use vramfit_analysis::planning::{Moves, Plan};
+use vramfit_analysis::planning::Plan;
 use vramfit_analysis::report::{Extent, qualify_headline};
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
-use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::Options;
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::cache_home;
+use vramfit_runner::files::cannot_write;
+use vramfit_runner::interruption;
+use vramfit_runner::plan::{all_moves, default_search, default_trial, find_plans, measure_plan};
+use vramfit_runner::scratch::TempDirectory;
 
-use super::search::SearchSpec;
-use super::trial::{DEFAULT_TIME_LIMIT, measure_plan};
-use super::vary;
-use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, all_moves, run_search};
-use crate::commands::dryrun::{DryrunSpec, SettingsSpec, cache_home, open_compilation_cache};
-use crate::context::Context;
-use crate::files::cannot_write;
-use crate::interruption;
+use super::results::PlanResults;
 use crate::output::Output;
-use crate::scratch::TempDirectory;
 
 /// Returns the file of a plan with which a program fits; `None` where none was found, which is reported.
 ///
@@ -61,59 +58,24 @@ pub(crate) fn find_fitting_plan(
         }
     }
     let spec = default_search(all_moves(&trial.run.gpus.gpu, &options), trial);
-    let found = run_search::run(&spec, context, output)?;
+    let found = find_plans(&spec, context, output)?;
+    let results = PlanResults { found: &found, spec: &spec };
     // Where nothing fits for certain, what may fit is worth a try; its headline says what it assumes.
     let may_fit = found.may_fit(&spec);
     if found.is_interrupted {
         if may_fit {
-            write(&path, &found.plan_file(&spec)?)?;
+            write(&path, &results.plan_file()?)?;
             output.info("the plan that was found so far is kept for the next time");
         }
         interruption::ensure_none()?;
     }
     if !may_fit {
-        output.info(&found.to_text(&spec, Extent::Plain));
+        output.info(&results.to_text(Extent::Plain));
         return Ok(None);
     }
-    output.info(&found.headline(&spec));
-    write(&path, &found.plan_file(&spec)?)?;
+    output.info(&results.headline());
+    write(&path, &results.plan_file()?)?;
     Ok(Some(path))
-}
-
-/// Returns the dry run of a command that others of a search begin from, where the user says no more.
-pub(super) fn default_trial(
-    gpus: GpuSelection,
-    occupied: Option<Bytes>,
-    options: Options,
-    command: &[OsString],
-    scratch: &TempDirectory,
-) -> DryrunSpec {
-    let settings = SettingsSpec::new(options, &gpus.gpu);
-    let run = RunConfig {
-        occupied_bytes: occupied.unwrap_or_default().0,
-        steps: Some(StepLimit::Steady),
-        compilation_cache: Some(open_compilation_cache(true, scratch)),
-        ..RunConfig::new(gpus)
-    };
-    DryrunSpec {
-        settings: SettingsSpec { repair: true, ..settings },
-        time_limit: Some(DEFAULT_TIME_LIMIT),
-        ..DryrunSpec::new(run, command.to_vec())
-    }
-}
-
-pub(super) fn default_search(moves: Moves, trial: DryrunSpec) -> SearchSpec {
-    SearchSpec {
-        moves,
-        others: Vec::new(),
-        commands: vary::commands(&[], &trial.command),
-        trial,
-        budget: None,
-        host_budget: None,
-        wants_fastest: false,
-        max_trials: DEFAULT_MAX_TRIALS,
-        jobs: DEFAULT_JOBS,
-    }
 }
 
 /// Returns where the plan of a command is kept: in `$XDG_CACHE_HOME/vramfit/plans`.

@@ -1,40 +1,14 @@
-//! The largest number in the command with which the program fits, with a certificate: it fits, and the next
-//! larger one that the program accepts does not, both measured.
+//! What `vramfit plan` prints of the largest number in the command with which the program fits.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use vramfit_analysis::analysis::Condition;
-use vramfit_analysis::planning::{LargestNumber, LargestSearch, Measured, Plan};
 use vramfit_analysis::report::{conditions_json, qualify_headline};
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_runner::Context;
+use vramfit_runner::plan::{FoundLargest, LargestSpec, find_largest};
 
-use super::trial::{Measurement, is_rejection, last_line, measure_plan};
-use super::vary::{NumberRange, substitute};
-use crate::commands::dryrun::DryrunSpec;
-use crate::context::Context;
 use crate::output::Output;
-
-/// What is searched.
-pub(super) struct LargestSpec {
-    pub(super) number: NumberRange,
-    pub(super) trial: DryrunSpec,
-    /// Bytes that the peak may have, instead of what the GPU can hold.
-    pub(super) budget: Option<Bytes>,
-    pub(super) max_trials: u32,
-}
-
-/// What was found.
-struct Found {
-    largest: LargestNumber,
-    /// What the peak may have.
-    limit_bytes: u64,
-    /// What the peak of the largest number that fits depends on.
-    conditions: Vec<Condition>,
-    /// Why the search ended before it had an answer.
-    stopped: Option<Error>,
-}
 
 /// Searches, and returns whether a number fits, with the results as text and JSON.
 ///
@@ -45,7 +19,7 @@ pub(super) fn run(
     context: &Context,
     output: &mut Output,
 ) -> Result<(Option<bool>, String, Value)> {
-    let found = search(spec, context, output)?;
+    let found = find_largest(spec, context, output)?;
     match &found.stopped {
         Some(error) if error.kind() == ErrorKind::Interrupted => {
             output.info("interrupted; what was found so far:");
@@ -57,81 +31,7 @@ pub(super) fn run(
     Ok((answer, describe(&found, spec), to_json(&found, spec)))
 }
 
-fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<Found> {
-    let quiet = output.quiet();
-    let name = &spec.number.name;
-    let mut search = LargestSearch::new(spec.number.numbers);
-    let mut limit_bytes = 0;
-    let mut conditions = BTreeMap::new();
-    let mut stopped = None;
-    let mut rejection = None;
-    while let Some(number) = search.next_number() {
-        if search.trials() >= spec.max_trials {
-            stopped = Some(
-                Error::new(ErrorKind::TimeLimit, "the search took all of its dry runs")
-                    .hint("allow more with `--max-trials`, or give a smaller range"),
-            );
-            break;
-        }
-        let trial = DryrunSpec {
-            command: substitute(&spec.trial.command, name, &number.to_string()),
-            ..spec.trial.clone()
-        };
-        match measure_plan(&trial, &Plan::default(), context, &quiet) {
-            Ok(measurement) => {
-                let measured = spec.compare_with_limit(&measurement);
-                let fits = match (measured.fits, measurement.fits) {
-                    (true, _) => "fits",
-                    (false, None) => "may fit",
-                    (false, _) => "does not fit",
-                };
-                let peak = Bytes(measured.peak_bytes);
-                output.info(&format!("  {name}={number}: {fits}, peak {peak}"));
-                limit_bytes = measured.limit_bytes;
-                conditions.insert(number, measurement.conditions);
-                search.add_measured(number, measured);
-            }
-            Err(error) if is_rejection(&error) => {
-                let message = last_line(&error);
-                output.info(&format!("  {name}={number}: not accepted: {message}"));
-                search.add_rejected(number, message);
-                rejection = Some(error);
-            }
-            Err(error) if conditions.is_empty() => return Err(error),
-            Err(error) => {
-                stopped = Some(error);
-                break;
-            }
-        }
-    }
-    let largest = search.found();
-    if let Some(error) = rejection.filter(|_| conditions.is_empty()) {
-        let tried = largest.rejected.len();
-        return Err(error.context(format!(
-            "none of {tried} numbers for `{{{name}}}` was accepted by the program"
-        )));
-    }
-    let conditions = largest.fits.and_then(|(number, _)| conditions.remove(&number));
-    Ok(Found { conditions: conditions.unwrap_or_default(), largest, limit_bytes, stopped })
-}
-
-impl LargestSpec {
-    fn compare_with_limit(&self, measurement: &Measurement) -> Measured {
-        let peak_bytes = measurement.peak_bytes;
-        match self.budget {
-            Some(budget) => {
-                Measured { peak_bytes, limit_bytes: budget.0, fits: peak_bytes <= budget.0 }
-            }
-            None => Measured {
-                peak_bytes,
-                limit_bytes: measurement.limit_bytes,
-                fits: measurement.fits == Some(true),
-            },
-        }
-    }
-}
-
-fn to_json(found: &Found, spec: &LargestSpec) -> Value {
+fn to_json(found: &FoundLargest, spec: &LargestSpec) -> Value {
     let largest = &found.largest;
     let rejected = largest.rejected.iter();
     let rejected = rejected.map(|(number, error)| json!({"number": number, "error": error}));
@@ -152,7 +52,7 @@ fn to_json(found: &Found, spec: &LargestSpec) -> Value {
     })
 }
 
-fn describe(found: &Found, spec: &LargestSpec) -> String {
+fn describe(found: &FoundLargest, spec: &LargestSpec) -> String {
     let (name, gpu, limit) =
         (&spec.number.name, &spec.trial.run.gpus.name, Bytes(found.limit_bytes));
     let largest = &found.largest;

@@ -1,16 +1,12 @@
 //! `vramfit plan`: what to change so that a program fits, without editing it.
 //!
 //! Every row of the answer is a dry run of the program with the plan applied; nothing is estimated about
-//! its memory. [`search`] finds the rows, [`largest`] the largest value of a number in the command.
+//! its memory. `vramfit-runner` finds the rows, and the largest value of a number in the command.
 
 mod fit;
-mod gains;
 mod largest;
-mod measuring;
-mod result;
-mod run_search;
-mod search;
-mod trial;
+mod results;
+mod text;
 mod vary;
 
 use std::ffi::OsString;
@@ -24,25 +20,24 @@ use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
 use vramfit_model::gpu::{Calibration, Gpu, GpuSelection};
 use vramfit_model::run_config::{RunConfig, StepLimit};
-use vramfit_model::settings::{MAX_FRACTION, Options, Version};
+use vramfit_model::settings::{Options, Version};
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, SettingsSpec, open_compilation_cache};
+use vramfit_runner::interruption::Interruption;
+use vramfit_runner::plan::{
+    DEFAULT_JOBS, DEFAULT_MAX_TRIALS, LargestSpec, SearchSpec, all_moves, find_plans,
+};
+use vramfit_runner::scratch::TempDirectory;
 
 pub(crate) use self::fit::find_fitting_plan;
-pub(crate) use self::gains::{Gain, measure_gains};
-use self::largest::LargestSpec;
-use self::search::SearchSpec;
+use self::results::PlanResults;
 use self::vary::Variation;
-use super::dryrun::{DryrunSpec, HostArgs, SettingsSpec, open_compilation_cache};
+use super::dryrun::HostArgs;
 use super::policy::{PoolArgs, check_occupied};
 use super::results::{FullArgs, JsonArgs, JsonTarget, PageArgs, write_page};
-use crate::context::Context;
 use crate::files::{writable, write};
-use crate::interruption::Interruption;
 use crate::output::Output;
-use crate::scratch::TempDirectory;
 use crate::status::Status;
-
-const DEFAULT_MAX_TRIALS: usize = 32;
-const DEFAULT_JOBS: usize = 2;
 
 /// Find what to change so that a JAX program fits on a GPU, without editing it
 ///
@@ -173,25 +168,6 @@ impl Args {
     }
 }
 
-/// Returns everything that may be changed on a GPU. Who gives the size of the pool wants no other.
-fn all_moves(gpu: &Gpu, options: &Options) -> Moves {
-    let larger = (gpu.total_memory_bytes as f64 * MAX_FRACTION) as u64;
-    Moves {
-        remat: true,
-        chunk: true,
-        // Where both are the same memory, nothing is gained.
-        offload: match gpu.shares_host_memory {
-            true => Offload::Never,
-            false => Offload::IfNothingFits,
-        },
-        compiler: options.remat.is_none(),
-        scheduler: options.latency_hiding.is_none(),
-        preallocation: options.preallocate.is_none(),
-        allocator: options.allocator.is_none(),
-        larger_pool_bytes: Some(larger).filter(|_| !options.sets_pool_size()),
-    }
-}
-
 /// Runs `vramfit plan`.
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let check = |path: &PathBuf| writable(path, args.force);
@@ -256,18 +232,19 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         max_trials: args.max_trials as usize,
         jobs: args.jobs as usize,
     };
-    let found = run_search::run(&spec, context, output)?;
+    let found = find_plans(&spec, context, output)?;
+    let results = PlanResults { found: &found, spec: &spec };
     if found.is_interrupted {
         output.info("interrupted; what was found so far:");
     }
     let answer = found.answer(&spec);
-    let text = found.to_text(&spec, args.text.extent());
-    print_results(answer, &text, &found.to_json(&spec), &json, output)?;
+    let text = results.to_text(args.text.extent());
+    print_results(answer, &text, &results.to_json(), &json, output)?;
     if html.is_some() {
-        write_page(&found.to_report(&spec), html.as_deref(), args.force, output)?;
+        write_page(&results.to_report(), html.as_deref(), args.force, output)?;
     }
     if let Some(path) = &out {
-        write(path, &found.plan_file(&spec)?, args.force)?;
+        write(path, &results.plan_file()?, args.force)?;
         output.info(&format!("plan written to {}", path.display()));
     }
     Ok(Status::from_answer(answer))

@@ -5,9 +5,7 @@ use std::str::FromStr;
 
 use vramfit_analysis::planning::Progression;
 use vramfit_analysis::{Error, Result};
-
-/// What programs call the option that sets the number of samples in a step.
-const BATCH_NAMES: [&str; 4] = ["batch", "batch-size", "global-batch", "global-batch-size"];
+use vramfit_runner::plan::{NumberRange, VariedCommand, substitute};
 
 /// How many numbers of a range are tried one by one.
 const MAX_LISTED: usize = 16;
@@ -27,13 +25,6 @@ pub(super) enum Values {
     Range(Progression),
     /// Each of them.
     List(Vec<String>),
-}
-
-/// A placeholder whose largest number is searched.
-#[derive(Clone, Debug)]
-pub(super) struct NumberRange {
-    pub(super) name: String,
-    pub(super) numbers: Progression,
 }
 
 impl FromStr for Variation {
@@ -114,31 +105,6 @@ pub(super) fn split(
     Ok((range, lists))
 }
 
-/// The command with values in the place of its placeholders.
-#[derive(Clone, Debug)]
-pub(super) struct VariedCommand {
-    /// The values, as `NAME=VALUE`.
-    pub(super) values: Vec<String>,
-    pub(super) words: Vec<OsString>,
-}
-
-impl VariedCommand {
-    /// Returns the number of samples in a step: what an option or a varied value says that has the name of a batch.
-    pub(super) fn batch(&self) -> Option<u64> {
-        let words: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
-        let pairs = words.windows(2).map(|pair| (&*pair[0], &*pair[1]));
-        let with_sign = words.iter().filter_map(|word| word.split_once('='));
-        let options = pairs
-            .chain(with_sign)
-            .filter_map(|(name, value)| Some((name.strip_prefix("--")?, value)));
-        let values = self.values.iter().filter_map(|value| value.split_once('='));
-        values
-            .chain(options)
-            .filter(|(name, _)| BATCH_NAMES.contains(&&*name.replace('_', "-")))
-            .find_map(|(_, value)| value.parse().ok().filter(|batch| *batch > 0))
-    }
-}
-
 /// Returns the commands for every combination of the lists, with what was put in place.
 pub(super) fn commands(lists: &[Variation], command: &[OsString]) -> Vec<VariedCommand> {
     let mut commands = vec![VariedCommand { values: Vec::new(), words: command.to_vec() }];
@@ -161,18 +127,6 @@ pub(super) fn commands(lists: &[Variation], command: &[OsString]) -> Vec<VariedC
             .collect();
     }
     commands
-}
-
-/// Puts a value in the place of a placeholder.
-pub(super) fn substitute(command: &[OsString], name: &str, value: &str) -> Vec<OsString> {
-    let placeholder = format!("{{{name}}}");
-    command
-        .iter()
-        .map(|word| match word.to_str() {
-            Some(text) => OsString::from(text.replace(&placeholder, value)),
-            None => word.clone(),
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use vramfit_advice::lint::{Finding, LintInput, Severity, lint};
 use vramfit_model::host::Host;
 use vramfit_model::settings::ResolvedSettings;
-
-use crate::python::Installed;
+use vramfit_runner::python::Installed;
 
 /// Applies the rules to the environment as the program will get it, to the machine, and to what the program's Python
 /// has installed.

@@ -17,10 +17,10 @@ use vramfit_analysis::report::{Extent, Report};
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::settings::Version;
+use vramfit_runner::child::{self, ExitReason};
+use vramfit_runner::environment::variable;
 
-use crate::child::{self, ExitReason};
 use crate::command_line::shell_line;
-use crate::environment::variable;
 use crate::output::{Output, write_to_stderr};
 use crate::status::Status;
 

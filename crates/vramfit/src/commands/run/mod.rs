@@ -21,20 +21,20 @@ use vramfit_model::gpu::GpuSelection;
 use vramfit_model::host::{Closed, Host};
 use vramfit_model::run_config::{RunConfig, StepLimit};
 use vramfit_model::settings::{self, Options, ResolvedSettings, Target};
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::{DryrunSpec, SettingsSpec};
+use vramfit_runner::environment::{unicode_variables, variable};
+use vramfit_runner::interruption::{self, Interruption};
+use vramfit_runner::python::{self, Installed, Interpreter};
+use vramfit_runner::scratch::TempDirectory;
+use vramfit_runner::{child, program};
 
 use self::publish::AppliedPlan;
-pub(crate) use self::publish::PLAN_VARIABLE;
-use super::dryrun::{self, DryrunSpec, SettingsSpec};
+use super::dryrun::{self, ResultFiles};
 use super::plan::find_fitting_plan;
 use super::policy::{PolicyArgs, check_occupied};
-use crate::context::Context;
-use crate::environment::{unicode_variables, variable};
-use crate::interruption::{self, Interruption};
 use crate::output::Output;
-use crate::python::{self, Installed, Interpreter};
-use crate::scratch::TempDirectory;
 use crate::status::Status;
-use crate::{child, command_line};
 
 /// Start a program with memory settings that this JAX version honors
 ///
@@ -144,7 +144,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     };
     let policy_options = options;
     let options = plan.settings.add_to(&policy_options);
-    let (program, arguments) = command_line::split_program(args.command.clone(), None, context)?;
+    let (program, arguments) = program::split_program(args.command.clone(), None, context)?;
     let installed = python::find_interpreter(&program, &arguments)
         .and_then(|interpreter| probe(&interpreter, output));
     let settings = resolve(&args.policy, &options, installed.as_ref(), output)?;
@@ -157,7 +157,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     }
     if let Some(gpu) = &args.preflight {
         let spec = preflight_spec(gpu, policy_options, args)?;
-        let status = dryrun::execute(&spec, context, output)?;
+        let status = dryrun::execute(&spec, &ResultFiles::default(), context, output)?;
         if status != Status::Yes {
             output.info(match status {
                 Status::No => "not started: it does not fit",
@@ -301,8 +301,7 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let interpreter = if args.command.is_empty() {
         context.python.clone().map(Interpreter::bare)
     } else {
-        let (program, arguments) =
-            command_line::split_program(args.command.clone(), None, context)?;
+        let (program, arguments) = program::split_program(args.command.clone(), None, context)?;
         python::find_interpreter(&program, &arguments)
     };
     let installed = interpreter.and_then(|interpreter| probe(&interpreter, output));

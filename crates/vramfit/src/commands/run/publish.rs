@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::dryrun::PLAN_VARIABLE;
+use vramfit_runner::python::{Installed, MIN_PYTHON, prepend_python_path, shim_of};
+use vramfit_runner::scratch::TempDirectory;
 
-use crate::python::{Installed, MIN_PYTHON, prepend_python_path, shim_of};
-use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 /// Returns the variables to set, none where it would not work: in a Python without JAX or too old for the
@@ -71,8 +72,6 @@ pub(super) fn plan_variables(
     Ok(variables)
 }
 
-/// The variable that names the file of the plan that a program applies.
-pub(crate) const PLAN_VARIABLE: &str = "VRAMFIT_PLAN";
 /// The variable that names a file which the program's Python makes when it applies a plan.
 const APPLIED_VARIABLE: &str = "VRAMFIT_PLAN_APPLIED";
 

@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_runner::files::cannot_read;
 
 use super::sample::{SCHEMA, Sample};
-use crate::files::cannot_read;
 
 /// A recording that is being made.
 pub(super) struct Recorder {

@@ -7,6 +7,8 @@ use serde_json::json;
 use vramfit_analysis::analysis::{Condition, RunSummary, load_summary};
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::run_config::RunConfig;
+use vramfit_runner::Context;
+use vramfit_runner::dryrun::{self, DryrunSpec, with_output_tail};
 use vramfit_train::{BatchSearchResult, Config, Trial, largest_batch};
 
 use super::datasets::DatasetInfo;
@@ -14,9 +16,7 @@ use super::request::{OutcomeKind, Request, RequestDir, Resume};
 use super::start::python;
 use super::{ProgressMode, command_with};
 use crate::commands::data::grouped;
-use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, with_output_tail};
 use crate::commands::results::JsonTarget;
-use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -107,10 +107,10 @@ fn try_batch(
     let (trace, log) = (request.file("run.trace"), request.file("output.log"));
     let spec = DryrunSpec {
         log: Some(log.clone()),
-        results: ResultFiles { trace: Some(trace.clone()), ..ResultFiles::default() },
+        trace: Some(trace.clone()),
         ..DryrunSpec::new(RunConfig::new(gpu.parse()?), command)
     };
-    let status = dryrun::execute(&spec, context, &mut output.quiet());
+    let run = dryrun::record(&spec, context, output);
     // The error of the run itself says more than that it ended.
     if let Some(failure) = request.outcome().and_then(|outcome| match outcome.kind {
         OutcomeKind::Rejected | OutcomeKind::Failed => outcome.error,
@@ -118,10 +118,10 @@ fn try_batch(
     }) {
         return Err(failure.into());
     }
-    let status = status.map_err(|error| with_output_tail(error, &log))?;
+    let run = run.map_err(|error| with_output_tail(error, &log))?;
     let answer = load_summary(&trace);
     let may_fit = answer.as_ref().is_ok_and(depends_on_scratch);
-    if !matches!(status, Status::Yes | Status::No) && !may_fit {
+    if run.summary.fits().is_none() && !may_fit {
         let error = Error::new(ErrorKind::ProgramFailed, "the dry run ended too early")
             .hint("see the end of its output above; `vramfit doctor` checks JAX and its compiler");
         return Err(with_output_tail(error, &log));

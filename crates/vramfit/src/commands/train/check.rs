@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::json;
 use vramfit_analysis::{Bytes, Result};
 use vramfit_base::text::{width, wrap};
+use vramfit_runner::Context;
 use vramfit_train::{Config, PythonName};
 
 use super::datasets::{Column, DatasetInfo};
 use super::trained_run::run_action;
 use crate::commands::data::{grouped, grouped_list};
 use crate::commands::results::JsonTarget;
-use crate::context::Context;
 use crate::output::{Output, terminal_columns};
 use crate::status::Status;
 

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::Context;
 
 use super::datasets;
 use super::trained_run::{ModelArgs, TrainedRun};
 use crate::commands::data::grouped;
 use crate::commands::results::JsonTarget;
-use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use vramfit_analysis::report::{Extent, Report};
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::files::cannot_read;
 
 use crate::commands::results::{JsonTarget, write_page};
-use crate::files::{cannot_read, writable};
+use crate::files::writable;
 use crate::metrics_logs;
 use crate::output::Output;
 use crate::status::Status;

@@ -24,14 +24,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_runner::Context;
+use vramfit_runner::files::cannot_read;
+use vramfit_runner::interruption::Interruption;
 use vramfit_train::Config;
 
 use self::trained_run::ModelArgs;
 use super::results::JsonArgs;
 use crate::command_line::shell_line;
-use crate::context::Context;
-use crate::files::cannot_read;
-use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::status::Status;
 

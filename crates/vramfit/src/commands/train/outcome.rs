@@ -6,9 +6,9 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use vramfit_analysis::report::Report;
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_runner::child;
 
 use super::request::{NonFiniteCause, Outcome, OutcomeKind};
-use crate::child;
 use crate::commands::results::{JsonTarget, write_page};
 use crate::metrics_logs;
 use crate::output::Output;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::python_child::PythonFailure;
+use vramfit_runner::scratch::TempDirectory;
 use vramfit_train::Config;
 
 use super::ProgressMode;
 use super::datasets::DatasetInfo;
 use super::processes::ProcessInfo;
-use crate::python_child::PythonFailure;
-use crate::scratch::TempDirectory;
 
 /// A run to start.
 #[derive(Serialize)]

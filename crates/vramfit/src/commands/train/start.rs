@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use vramfit_analysis::{Error, Result};
+use vramfit_runner::Context;
+use vramfit_runner::child;
 use vramfit_train::Config;
 
 use super::datasets::DatasetInfo;
@@ -12,9 +14,7 @@ use super::request::{Request, RequestDir, Resume};
 use super::stop_requests::StopRequests;
 use super::{Args, ProgressMode};
 use super::{check, command_with, given_command, outcome};
-use crate::child;
 use crate::commands::results::JsonTarget;
-use crate::context::Context;
 use crate::output::{Output, terminal_columns};
 use crate::status::Status;
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use vramfit_runner::process_tree;
 
 use crate::output::write_to_stderr;
-use crate::process_tree;
 
 /// From when on another signal may end the run at once. Schedulers send reminders sooner, such as LSF after 10 s.
 const FORCE_AFTER: Duration = Duration::from_secs(15);

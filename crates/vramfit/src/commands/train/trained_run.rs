@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 use vramfit_analysis::{Error, ErrorKind, Result};
 use vramfit_data::write::Number;
+use vramfit_runner::Context;
+use vramfit_runner::child;
+use vramfit_runner::files::cannot_read;
 use vramfit_train::{Config, RecordedData, RunRecord};
 
 use super::datasets::{Column, column};
@@ -12,10 +15,7 @@ use super::labels;
 use super::outcome::STOP_SIGNALS;
 use super::request::{OutcomeKind, RequestDir};
 use super::start::python;
-use crate::child;
 use crate::commands::results::JsonTarget;
-use crate::context::Context;
-use crate::files::cannot_read;
 use crate::output::Output;
 
 /// Options of all commands that use a trained model.
