@@ -17,7 +17,7 @@ pub(super) fn outputs_alone(
     // What is returned for the backward pass is not for the program to say.
     let outputs = memory.buffers.iter().filter(|buffer| buffer.owner == Owner::Outputs);
     let outputs = outputs.filter(|buffer| !buffer.is_residual());
-    let bytes = outputs.map(|buffer| buffer.peak_bytes).sum();
+    let bytes: u64 = outputs.map(|buffer| buffer.peak_bytes).sum();
     let text = match memory.is_eager_operation(site) {
         true => format!("make a smaller array at {}, or a part at a time: it is", file_name(site)),
         false => {
@@ -25,7 +25,8 @@ pub(super) fn outputs_alone(
         }
     };
     (bytes > capacity_bytes).then(|| Advice {
-        bytes,
+        // What makes the outputs is smaller with them.
+        bytes: bytes.saturating_add(memory.temp_bytes),
         text: format!("{text} {}, more than the pool's {}", Bytes(bytes), Bytes(capacity_bytes)),
     })
 }
