@@ -9,8 +9,8 @@ What is different there from any other Python, and why tests may use it neverthe
 
 - JAX is imported before the script begins, with all that `vramfit dryrun` installs before it.
   Scripts that could notice (`NOTICES` in `python.c`: environment, `sys.modules`, signals,
-  processes) run in a process of their own. No library is: those that keep functions of JAX would
-  have them as they are before a plan or an edit replaces them.
+  processes) run in a process of their own. Other libraries are not imported: those that keep
+  functions of JAX would have them as they are before a plan or an edit replaces them.
 - Full garbage collections come earlier in a long run, as the objects of JAX are not counted.
   Scripts that speak of `gc` run in a process of their own.
 - The parent of a script is a server.

@@ -429,13 +429,10 @@ static int serve(int argc, char **argv) {
     PyConfig *running = (PyConfig *)_PyInterpreterState_GetConfig(PyInterpreterState_Get());
     wchar_t **place = kind == 'c' ? &running->run_command : kind == 'm' ? &running->run_module : &running->run_filename;
     char *content;
-    if (asprintf(&content, kind == 'c' ? "%s\n" : "%s", words[target]) < 0) {
-        return 1;
-    }
     if (kind == 'f') {
-        char *path = absolute_path(content);
-        free(content);
-        content = path;
+        content = absolute_path(words[target]);
+    } else if (asprintf(&content, kind == 'c' ? "%s\n" : "%s", words[target]) < 0) {
+        return 1;
     }
     check(PyConfig_SetBytesString(running, place, content));
     free(content);

@@ -162,8 +162,8 @@ pub(super) fn read_again(notes: &[Note], entry: usize, programs: &Programs) -> F
 
 fn parameter_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {
     // Of what a backward pass is given, the forward pass tells what it is.
-    let tells = memory.is_differentiated() && memory.pass() != Some(Pass::Backward);
-    argument_of(memory, parameter).filter(|_| tells)
+    argument_of(memory, parameter)
+        .filter(|_| memory.is_differentiated() && memory.pass() != Some(Pass::Backward))
 }
 
 fn argument_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {

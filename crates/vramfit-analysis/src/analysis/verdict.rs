@@ -8,6 +8,7 @@ use super::device_summary::DeviceSummary;
 use super::facts::unknown_reads::UnknownReadLine;
 use super::programs::Evidence;
 use super::summary::{ProgramSummary, RunSummary};
+use crate::program::CUFFT_PLAN_ERROR;
 use crate::run_config::{Sharing, StepLimit};
 
 /// Whether a run fits.
@@ -345,15 +346,13 @@ impl RunSummary {
 
 /// What the messages of JAX's errors begin with when a request for memory was refused.
 const OUT_OF_MEMORY: &str = "RESOURCE_EXHAUSTED";
-/// The check of XLA's that fails where cuFFT has no room for its work area (`fft_thunk.cc`), an `INTERNAL` error.
-const NO_CUFFT_SCRATCH: &str = "Failed to create cuFFT batched plan with scratch allocator";
 
 impl RunSummary {
     /// Returns `true` if the exception that nothing in the program caught is one of refused memory.
     fn ended_out_of_memory(&self) -> bool {
         let error = self.uncaught_error.as_ref();
         error.is_some_and(|error| {
-            error.message.starts_with(OUT_OF_MEMORY) || error.message.contains(NO_CUFFT_SCRATCH)
+            error.message.starts_with(OUT_OF_MEMORY) || error.message.contains(CUFFT_PLAN_ERROR)
         })
     }
 }

@@ -51,6 +51,6 @@ pub use memory::ProgramMemory;
 pub use optimized_module::OptimizedModule;
 pub use options::CompileOptions;
 
-pub use scratch::{EstimateSource, ScratchNeed, ScratchPhase};
+pub use scratch::{CUFFT_PLAN_ERROR, EstimateSource, ScratchNeed, ScratchPhase};
 pub use shape::{ElementType, MemorySpace, Shape, parse_dimensions};
 pub use sizes::ProgramSizes;

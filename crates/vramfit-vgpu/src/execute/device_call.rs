@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use vramfit_model::program::{BufferClass, Program, ScratchNeed};
+use vramfit_model::program::{BufferClass, CUFFT_PLAN_ERROR, Program, ScratchNeed};
 use vramfit_model::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
@@ -327,9 +327,6 @@ impl<'a> DeviceCall<'a> {
         }
     }
 }
-
-/// XLA's message when cuFFT's work area cannot be allocated (`fft_thunk.cc`).
-const CUFFT_PLAN_ERROR: &str = "Failed to create cuFFT batched plan with scratch allocator";
 
 /// Returns the error of XLA or JAX when scratch memory cannot be allocated: a failed check in XLA's FFT
 /// thunk, `RESOURCE_EXHAUSTED` in JAX's handlers (`jaxlib/ffi_helpers.h`).

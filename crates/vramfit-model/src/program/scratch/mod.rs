@@ -32,6 +32,9 @@ use self::routine::Routine;
 use super::hlo::HloGraph;
 use super::memory::Frames;
 
+/// XLA's message when cuFFT's work area cannot be allocated, of an `INTERNAL` error (`fft_thunk.cc`).
+pub const CUFFT_PLAN_ERROR: &str = "Failed to create cuFFT batched plan with scratch allocator";
+
 /// Scratch memory of the routines of one library that a line of the program calls with one shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScratchNeed {

@@ -1,10 +1,12 @@
 //! The options of many hosts that run a program together.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
+use clap::builder::{RangedI64ValueParser, TypedValueParser};
 use vramfit_analysis::analysis::hosts::MAX_HOSTS;
 use vramfit_analysis::{Error, Result};
 use vramfit_model::run_config::Launcher;
 use vramfit_runner::dryrun::{HostSelection, HostsSpec};
+
+use super::values::named_values;
 
 /// Options of every command that makes dry runs of several hosts.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -60,11 +62,7 @@ fn launcher_parser() -> impl TypedValueParser<Value = Launcher> {
         ),
         (Launcher::Kubernetes, "kubernetes", "An indexed job, one pod per node"),
     ];
-    let values = ALL.map(|(_, name, help)| PossibleValue::new(name).help(help));
-    PossibleValuesParser::new(values).map(|name| {
-        let named = ALL.iter().find(|(_, known, _)| *known == name);
-        named.expect("one of the possible values").0
-    })
+    named_values(ALL)
 }
 
 #[cfg(test)]

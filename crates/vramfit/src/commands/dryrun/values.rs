@@ -89,10 +89,17 @@ pub(super) fn remedies_parser() -> impl TypedValueParser<Value = RemedyLevel> {
         ),
         (RemedyLevel::Full, "full", "All, also where it fits"),
     ];
-    let values = ALL.map(|(_, name, help)| PossibleValue::new(name).help(help));
-    PossibleValuesParser::new(values).map(|name| {
-        let named = ALL.iter().find(|(_, known, _)| *known == name);
-        named.expect("one of the possible values").0
+    named_values(ALL)
+}
+
+/// Returns a parser of values that have a name and a help each.
+pub(super) fn named_values<T: Clone + Send + Sync + 'static, const N: usize>(
+    all: [(T, &'static str, &'static str); N],
+) -> impl TypedValueParser<Value = T> {
+    let values = all.each_ref().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(values).map(move |name| {
+        let named = all.iter().find(|(_, known, _)| *known == name);
+        named.expect("one of the possible values").0.clone()
     })
 }
 
