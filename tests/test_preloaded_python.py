@@ -41,25 +41,18 @@ def run(script, *arguments, **options):
     return run_vramfit(*command, cwd=script.parent, **options)
 
 
-@pytest.fixture
-def wait_for_server(write_script):
-    """Run scripts until one was served: the second starts the server, which needs a moment."""
-
-    def wait(**env):
-        script = write_script("import jax\n" + IS_SERVED, "served.py")
-        assert any("True" in run(script, env=env).stdout for _ in range(100)), "no server starts"
-
-    return wait
+def test_the_first_script_of_an_environment_is_served(write_script):
+    script = write_script("import jax\n" + IS_SERVED)
+    printed = [run(script, env={"GREETING": "new"}).stdout for _ in range(3)]
+    assert ["True" in text for text in printed] == [True] * 3
 
 
-def test_a_served_script_is_like_any_other(wait_for_server, write_script, monkeypatch):
+def test_a_served_script_is_like_any_other(write_script, monkeypatch):
     env = {"JAX_ENABLE_X64": "1", "GREETING": "hello"}
     script = write_script(EVERYTHING)
     found = []
     for folder in (os.environ[preloaded.FOLDER], ""):
         monkeypatch.setenv(preloaded.FOLDER, folder)
-        if folder:
-            wait_for_server(**env)
         done = run(
             script, os.getpgrp(), env=env, input="from stdin", preexec_fn=set_umask_and_limit
         )
@@ -101,8 +94,8 @@ print(open("/proc/self/cmdline").read().split(chr(0)), jax.devices(), nnx.Param(
         return run_python(*command, "-x", env=env, cwd=script_folder, code=0).stdout.splitlines()
 
     folder = os.environ[preloaded.FOLDER]
-    served = (lines(folder) for _ in range(100))
-    found = next(printed for printed in served if printed[-1] == "True")
+    found = lines(folder)
+    assert found[-1] == "True"
     assert found[:-1] == lines("")[:-1]
 
 
@@ -112,7 +105,7 @@ def set_umask_and_limit():
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(200, hard), hard))
 
 
-def test_a_summary_is_the_same_to_the_byte(wait_for_server, tmp_path, monkeypatch):
+def test_a_summary_is_the_same_to_the_byte(tmp_path, monkeypatch):
     program = """
 import jax, jax.numpy as jnp
 
@@ -125,7 +118,6 @@ params = {"w": jnp.ones((1024, 1024))}
 for _ in range(4):
     params = step(params, jnp.ones((64, 1024)))
 """
-    wait_for_server()
     found = []
     for folder in (os.environ[preloaded.FOLDER], ""):
         monkeypatch.setenv(preloaded.FOLDER, folder)
@@ -142,15 +134,13 @@ for _ in range(4):
         ("import os; os._exit(7)", "exit code 7"),
     ],
 )
-def test_a_script_ends_as_it_would(wait_for_server, write_script, lines, said):
-    wait_for_server()
+def test_a_script_ends_as_it_would(write_script, lines, said):
     done = run(write_script(f"import jax\n{IS_SERVED}jax.numpy.ones(8)\n{lines}\n"))
     assert "True" in done.stdout
     assert said in done.stderr
 
 
-def test_a_script_ends_with_its_client(wait_for_server, write_script):
-    wait_for_server()
+def test_a_script_ends_with_its_client(write_script):
     script = write_script(
         "import jax, os, time\nprint(os.getpid(), flush=True)\nwhile True:\n    time.sleep(1)\n"
     )
@@ -160,18 +150,16 @@ def test_a_script_ends_with_its_client(wait_for_server, write_script):
     env = clean_environment(
         VRAMFIT_RUN_CONFIG=str(config), PYTHONPATH=str(SHIM), JAX_PLATFORMS="cpu"
     )
-    is_served = False
-    while not is_served:
-        client = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        script_id = int(client.stdout.readline())
-        is_served = script_id != client.pid
-        process = os.pidfd_open(script_id)
-        client.kill()
-        client.wait()
-        is_over, _, _ = select.select([process], [], [], 60)
-        os.close(process)
-        client.stdout.close()
-        assert is_over
+    client = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    script_id = int(client.stdout.readline())
+    assert script_id != client.pid
+    process = os.pidfd_open(script_id)
+    client.kill()
+    client.wait()
+    is_over, _, _ = select.select([process], [], [], 60)
+    os.close(process)
+    client.stdout.close()
+    assert is_over
 
 
 @pytest.mark.parametrize(
@@ -182,7 +170,6 @@ def test_a_script_ends_with_its_client(wait_for_server, write_script):
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_DFL)\nimport jax",
     ],
 )
-def test_what_notices_is_not_served(wait_for_server, write_script, lines):
-    wait_for_server()
+def test_what_notices_is_not_served(write_script, lines):
     assert "False" in run(write_script(f"{lines}\n{IS_SERVED}")).stdout
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <linux/prctl.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -35,6 +36,9 @@ extern char **environ;
 extern const PyConfig *_PyInterpreterState_GetConfig(PyInterpreterState *);
 
 enum { MAX_DESCRIPTORS = 64, MAX_SCRIPT_BYTES = 1 << 18 };
+
+// The descriptor that a server closes when it listens; `server.py` has it, too.
+enum { LISTENS = 3 };
 
 // The folder with the sockets of servers; without it, this is any Python.
 static const char FOLDER[] = "PRELOADED_PYTHON";
@@ -113,7 +117,8 @@ static bool is_dryrun(void) {
 // Variables that differ from run to run and that no import reads: all others make a server of their own.
 static bool is_of_run(const char *variable) {
     static const char *const OF_RUN[] = {
-        "VRAMFIT_", "PYTEST_", "XDG_RUNTIME_DIR=", "PWD=", "OLDPWD=", "_=", "SHLVL=", "TMPDIR=",
+        "VRAMFIT_", "PYTEST_", "GIT_",   "XDG_CACHE_HOME=", "XDG_RUNTIME_DIR=",
+        "TMPDIR=",  "PWD=",    "OLDPWD=", "SHLVL=",         "_=",
     };
     for (size_t i = 0; i < sizeof OF_RUN / sizeof *OF_RUN; i++) {
         if (strncmp(variable, OF_RUN[i], strlen(OF_RUN[i])) == 0) {
@@ -127,9 +132,12 @@ static int compare(const void *one, const void *other) {
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
+static const uint64_t FNV_PRIME = UINT64_C(0x100000001b3);
+
+// FNV-1a.
 static uint64_t digest_text(uint64_t digest, const char *text) {
     do {
-        digest = (digest ^ (unsigned char)*text) * UINT64_C(0x100000001b3); // FNV-1a
+        digest = (digest ^ (unsigned char)*text) * FNV_PRIME;
     } while (*text++);
     return digest;
 }
@@ -150,18 +158,33 @@ static uint64_t name_server(bool safe_path) {
         }
     }
     free(sorted);
+    // A server sets the limits of each script, and no process can raise those that are hard.
+    for (int which = 0; which < RLIM_NLIMITS; which++) {
+        struct rlimit limit = {0};
+        getrlimit(which, &limit);
+        digest = (digest ^ limit.rlim_max) * FNV_PRIME;
+    }
     return digest_text(digest, is_dryrun() ? "dryrun" : "") ^ safe_path;
 }
 
-// Starts a server in the background. Its standard streams are pipes, as those of the scripts are.
+// Starts a server, and waits until it listens or has failed. Its standard streams are pipes, as those of scripts are.
 static void start_server(const char *program, const char *folder, const char *socket_path, bool safe_path) {
     char module[PATH_MAX];
-    int pipes[2];
+    int pipes[2], listens[2];
     bool runs_dryruns = is_dryrun();
     snprintf(module, sizeof module, "%s/server.py", folder);
+    if (pipe(listens) != 0) {
+        return;
+    }
     pid_t child = fork();
     if (child != 0) {
+        char byte;
+        close(listens[1]);
         waitpid(child, NULL, 0);
+        // The server closes its end when it listens, or ends.
+        while (read(listens[0], &byte, 1) < 0 && errno == EINTR) {
+        }
+        close(listens[0]);
         return;
     }
     if (fork() != 0 || pipe(pipes) != 0) {
@@ -171,7 +194,8 @@ static void start_server(const char *program, const char *folder, const char *so
     dup2(pipes[0], 0);
     dup2(pipes[1], 1);
     dup2(pipes[1], 2);
-    closefrom(3);
+    dup2(listens[1], LISTENS);
+    closefrom(LISTENS + 1);
     for (char **variable = environ; *variable;) {
         char name[256];
         size_t length = strcspn(*variable, "=");
@@ -191,7 +215,8 @@ static void start_server(const char *program, const char *folder, const char *so
     _exit(1);
 }
 
-// Returns a connection to the server of this environment, which the second script that needs it starts.
+// Returns a connection to the server of this environment, which the first script that needs it starts: were a script
+// served or not by the time that has passed, its garbage collections would come at other times, and its bytes differ.
 static int connect_server(const char *program, const char *folder, bool safe_path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     uint64_t name = name_server(safe_path);
@@ -199,24 +224,24 @@ static int connect_server(const char *program, const char *folder, bool safe_pat
     if (length >= (int)sizeof address.sun_path) {
         return -1;
     }
+    char lock_path[PATH_MAX];
+    snprintf(lock_path, sizeof lock_path, "%s.lock", address.sun_path);
     int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(connection, (struct sockaddr *)&address, sizeof address) == 0) {
-        return connection;
+    int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (connection < 0 || lock < 0 || flock(lock, LOCK_EX) != 0) {
+        return -1;
     }
-    close(connection);
-    for (int use = 1; use <= 2; use++) {
-        char mark[PATH_MAX];
-        snprintf(mark, sizeof mark, "%s.%d", address.sun_path, use);
-        int file = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (file >= 0) {
-            close(file);
-            if (use == 2) {
-                start_server(program, folder, address.sun_path, safe_path);
-            }
-            break;
-        }
+    bool is_connected = connect(connection, (struct sockaddr *)&address, sizeof address) == 0;
+    if (!is_connected) {
+        start_server(program, folder, address.sun_path, safe_path);
+        is_connected = connect(connection, (struct sockaddr *)&address, sizeof address) == 0;
     }
-    return -1;
+    close(lock);
+    if (!is_connected) {
+        close(connection);
+        return -1;
+    }
+    return connection;
 }
 
 static void append(char **text, size_t *length, const char *word) {

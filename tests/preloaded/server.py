@@ -22,6 +22,10 @@ SET_BY_JAX = {name: value for name, value in os.environb.items() if _given.get(n
 # Bytes of a text, and how many descriptors there are with which numbers; 64 at most.
 HEAD = struct.Struct("=66I")
 ALIVE_CHECK_MILLISECONDS = 2000
+# A server that no script has needed for so many checks ends: each has all of JAX in memory.
+IDLE_CHECKS = 15
+# The descriptor that is closed when this listens; `python.c` has it, too.
+LISTENS = 3
 LIMITS = range(16)
 
 
@@ -30,24 +34,29 @@ def serve(path):
 
     Returns in copies only: which argument is the script, and the command line.
     """
+    for limit in LIMITS:
+        _, hard = resource.getrlimit(limit)
+        resource.setrlimit(limit, (hard, hard))  # not those of the script that has started this
     listener = socket.socket(socket.AF_UNIX)
-    try:
-        listener.bind(path)
-    except OSError:
-        os._exit(0)  # another one was faster
-    listener.listen(64)
+    listener.bind(path)
     gc.collect()
     gc.freeze()
+    listener.listen(64)
+    os.close(LISTENS)
     alive = open(pathlib.Path(path).parent / "alive")  # noqa: SIM115
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     clients, processes = {}, {}
+    idle_checks = 0
     while True:
         events = poll.poll(ALIVE_CHECK_MILLISECONDS)
         if not events and _is_over(alive):
             for _, process in clients.values():
                 signal.pidfd_send_signal(process, signal.SIGKILL)
             os._exit(0)
+        idle_checks = 0 if events or clients else idle_checks + 1
+        if idle_checks >= IDLE_CHECKS:
+            _end_unless_needed(path, poll)
         for number, _ in events:
             if number == listener.fileno():
                 client = listener.accept()[0]
@@ -93,6 +102,16 @@ def _is_over(alive):
     except OSError:
         return False
     return True
+
+
+def _end_unless_needed(path, poll):
+    """End, so that the next script starts a server, unless one has just connected to this."""
+    with open(f"{path}.lock") as lock:
+        # Scripts connect while they hold this.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not poll.poll(0):
+            os.unlink(path)
+            os._exit(0)
 
 
 def _receive_request(client):
