@@ -40,7 +40,7 @@ for i in range(20):
 kept = jnp.ones(GIB)
 large = jax.jit(lambda x: jnp.cumsum(jnp.tile(x, (15, 1, 1)), 1))(jnp.ones((1 << 14, 1 << 14)))
 """,
-        "keeps: 1.0 GiB; not enough alone: ",
+        "keeps: 1.0 GiB; ",
         "",
     ),
     "array that is larger than the pool": (
@@ -56,7 +56,7 @@ force = jax.jit(jax.vmap(lambda x, v: v - jax.grad(energy)(x)))
 force(jnp.ones((256, 2048, 3)), jnp.ones((256, 2048, 3)))
 """,
         "compute what `jax.vmap` maps",
-        "not enough alone",
+        "are missing",
     ),
     # What `jax.hessian` holds while it computes is not for the script to drop.
     "arrays of a computation outside of jit": (

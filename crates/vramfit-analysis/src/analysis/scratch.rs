@@ -50,6 +50,14 @@ pub struct ScratchNeedSummary {
     pub phase: ScratchPhase,
 }
 
+impl ScratchNeedSummary {
+    /// Returns how many bytes it may take that are not in the figures of the run; `None` where no bound is known.
+    pub fn bytes_beyond_figures(&self) -> Option<u64> {
+        let in_figures = if self.phase == ScratchPhase::Execution { self.low_bytes } else { 0 };
+        self.high_bytes.map(|high_bytes| high_bytes.saturating_sub(in_figures))
+    }
+}
+
 /// Scratch memory that could not be had: the moment that left least for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScratchShortage {

@@ -14,6 +14,7 @@ use crate::allocator::AllocatorKind;
 use crate::analysis::facts::unread_outputs;
 use crate::analysis::{Attribution, EntryKind, RunSummary};
 use crate::bytes::Bytes;
+use crate::program::ScratchPhase;
 use crate::program::memory::Owner;
 use crate::report::Section;
 use crate::section::Advice;
@@ -98,7 +99,9 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     compare_to_shortage(found, failure.map_or(0, |failure| failure.short_bytes()))
 }
 
-/// Says of each that is not enough alone for what failed that it is not. None is left where all together are far from it.
+/// Says beside each that is about less than is missing how much that is. None is left where all together are far from it.
+///
+/// It does not follow that one is not enough alone: what a program computes of the same kind may not all be known as such.
 fn compare_to_shortage(mut found: Vec<Advice>, short_bytes: u64) -> Vec<Advice> {
     /// What brings less than one in so many of the missing bytes is far from enough.
     const FAR_FRACTION: u64 = 2;
@@ -107,7 +110,7 @@ fn compare_to_shortage(mut found: Vec<Advice>, short_bytes: u64) -> Vec<Advice> 
         return Vec::new();
     }
     for advice in found.iter_mut().filter(|advice| advice.bytes < short_bytes) {
-        advice.text += &format!("; not enough alone: {} are missing", Bytes(short_bytes));
+        advice.text += &format!("; {} are missing", Bytes(short_bytes));
     }
     found
 }
@@ -126,11 +129,29 @@ fn larger_fraction(summary: &RunSummary) -> Option<String> {
     (is_possible && !failure.fragmented() && needed_bytes <= pool_bytes).then(|| {
         format!(
             "raise JAX's memory fraction to {MAX_FRACTION} (`vramfit run --fraction {MAX_FRACTION}`): the pool then has \
-             {}, and what failed needs {}; what comes after it is not included",
+             {}, and what failed needs {}; what comes after it is not included{}",
             Bytes(pool_bytes),
-            Bytes(needed_bytes)
+            Bytes(needed_bytes),
+            scratch_beyond(summary, failure.context.program.as_deref(), pool_bytes - needed_bytes)
         )
     })
+}
+
+/// Names the scratch memory that the program may take beyond its figures, where it may be more than a pool has left.
+fn scratch_beyond(summary: &RunSummary, program: Option<&str>, left_bytes: u64) -> String {
+    let needs = summary.scratch.iter().flat_map(|scratch| &scratch.needs);
+    let in_pool = needs.filter(|need| {
+        Some(need.program.as_str()) == program && need.phase != ScratchPhase::OutsidePool
+    });
+    let beyond = in_pool.map(|need| (need, need.bytes_beyond_figures()));
+    let most = beyond.max_by_key(|(_, bytes)| bytes.unwrap_or(u64::MAX));
+    match most {
+        Some((need, Some(bytes))) if bytes > left_bytes => {
+            format!(", nor the up to {} of scratch memory of {}", Bytes(bytes), need.library)
+        }
+        Some((need, None)) => format!(", nor the scratch memory of {}", need.library),
+        _ => String::new(),
+    }
 }
 
 /// Returns `true` if arrays are in a pool of XLA's own.
@@ -183,13 +204,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_enough_says_so_and_what_is_far_from_it_is_left_out() {
+    fn what_is_less_than_missing_stands_beside_it_and_what_is_far_from_it_is_left_out() {
         let texts = |bytes: &[u64], short_bytes| {
             let found = bytes.iter().map(|&bytes| Advice { bytes, text: bytes.to_string() });
             let found = compare_to_shortage(found.collect(), short_bytes);
             found.into_iter().map(|advice| advice.text).collect::<Vec<_>>()
         };
-        const SHORT: &str = "; not enough alone: 10 B are missing";
+        const SHORT: &str = "; 10 B are missing";
         for (bytes, short_bytes, expected) in [
             (&[12, 3][..], 10, vec!["12".to_owned(), format!("3{SHORT}")]),
             (&[6, 3], 10, vec![format!("6{SHORT}"), format!("3{SHORT}")]),
