@@ -76,6 +76,7 @@ impl SecondRun {
     pub(super) fn replace(&mut self, first: &RunSummary, messages: &dyn Messages) -> Result<()> {
         self.summary.read_as_one.clone_from(&first.facts.unknown_reads.last);
         let failure = match Failure::of(first) {
+            Some(Failure::Error { name, site: "" }) => format!(" ({name})"),
             Some(Failure::Error { name, site }) => {
                 format!(" ({name} at {})", site.rsplit('/').next().unwrap_or_default())
             }
@@ -104,9 +105,9 @@ impl SecondRun {
 /// How a program failed by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failure<'a> {
-    /// By an error of this class at this line. Not with its message, which may repeat the values.
+    /// By an error of this class at this line, which is not known after `raise SystemExit("no data")`. Not with its message, which may repeat the values.
     Error { name: &'a str, site: &'a str },
-    /// With this exit code and no error that is known, as after `raise SystemExit("no data")`.
+    /// With this exit code and no error that is known, as after `os._exit(3)`.
     ExitCode(u8),
 }
 
