@@ -1,6 +1,8 @@
-//! Who has how much of the GPU, by the message of another framework that found no memory beside JAX's pool.
+//! Who has how much of the GPU: by the message of another framework that found no memory beside JAX's pool, or by a table of
+//! `nvidia-smi`.
 
 use super::facts::Facts;
+use super::log::Event;
 use super::message::{AllocatorOwner, Message, OtherAllocator};
 use super::number::{Size, add_sizes};
 
@@ -54,5 +56,42 @@ impl Shares {
     /// Returns `true` if other processes have most of what is not the framework's.
     pub(super) fn is_of_other_processes(&self) -> bool {
         self.other_processes.is_some_and(|others| others > self.jax)
+    }
+}
+
+/// What other processes have of the GPU.
+pub(super) struct OthersUse<'a> {
+    pub(super) event: &'a Event,
+    pub(super) bytes: u64,
+    pub(super) total: u64,
+    /// Whether the message tells other processes from this one.
+    pub(super) is_certain: bool,
+}
+
+impl<'a> OthersUse<'a> {
+    /// Finds the message of another framework in the process, or else a table of `nvidia-smi` from before the failure.
+    pub(super) fn find(facts: &Facts<'a>) -> Option<Self> {
+        /// What the contexts of a process and its libraries take beside the pool.
+        const MAX_CONTEXT_BYTES: u64 = 2 << 30;
+        let told = facts.log.find(|message| match message {
+            Message::OtherAllocator(refused) => {
+                let shares = Shares::of(facts, refused)?;
+                Some((shares.other_processes?, shares.total))
+            }
+            _ => None,
+        });
+        if let Some((event, (bytes, total))) = told {
+            return Some(OthersUse { event, bytes, total, is_certain: true });
+        }
+        let (event, (free, total)) = facts.log.find(|message| match message {
+            Message::GpuMemory { free, total, at_failure: false } => Some((*free, *total)),
+            _ => None,
+        })?;
+        let bytes = total.checked_sub(free)?;
+        // The table may be of while the program ran: it then has the program's own pool.
+        let own = (total as f64 * facts.settings.fraction_in_force()) as u64;
+        let is_own = (own..own.saturating_add(MAX_CONTEXT_BYTES)).contains(&bytes);
+        let is_before = event.steps_before == 0 && !facts.is_after_failure(event);
+        (is_before && !is_own).then_some(OthersUse { event, bytes, total, is_certain: false })
     }
 }

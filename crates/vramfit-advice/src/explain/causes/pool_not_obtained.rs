@@ -5,6 +5,7 @@ use crate::explain::facts::Facts;
 use crate::explain::log::Event;
 use crate::explain::message::{DriverCall, Message};
 use crate::explain::number::Size;
+use crate::explain::shares::OthersUse;
 
 /// A pool of fewer bytes is no pool of a GPU: what the driver refuses below is something else.
 const MIN_POOL_BYTES: u64 = 1 << 30;
@@ -16,6 +17,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     short_pool(facts)
         .or_else(|| refused_pool(facts))
         .or_else(|| refused_context(facts))
+        .or_else(|| taken_by_others(facts))
         .or_else(|| tensorflow_first(facts))
         .or_else(|| empty_pool(facts))
         .or_else(|| small_request(facts))
@@ -119,6 +121,44 @@ fn refused_context(facts: &Facts<'_>) -> Option<Judgement> {
     ))
 }
 
+/// Other processes have more of the GPU than the pool would leave them, by a figure that the log has.
+fn taken_by_others(facts: &Facts<'_>) -> Option<Judgement> {
+    let rounded = facts.rounded_bytes()?;
+    let fraction = facts.settings.fraction_in_force();
+    if !facts.settings.has_pool() || fraction > 1.0 || has_whole_pool(facts) {
+        return None;
+    }
+    let OthersUse { event, bytes, total, is_certain } = OthersUse::find(facts)?;
+    let limit = (total as f64 * fraction) as u64;
+    let left = total.checked_sub(bytes)?;
+    if left >= limit {
+        return None;
+    }
+    let (confidence, rest) = match rounded <= limit {
+        true if is_certain => (Confidence::Likely, ""),
+        true => (Confidence::Possible, ""),
+        false => (
+            Confidence::Possible,
+            "; but the request would not have fitted into the whole limit either",
+        ),
+    };
+    let summary = format!(
+        "other processes have {} of the GPU's {}: at most {} are left for a pool that would have {}{rest}",
+        Bytes(bytes),
+        Bytes(total),
+        Bytes(left),
+        Bytes(limit)
+    );
+    Some(Judgement::new(confidence, summary, facts.quote_with_request(event)))
+}
+
+/// Returns `true` if the pool has its limit, by its own dump: it has lost nothing.
+fn has_whole_pool(facts: &Facts<'_>) -> bool {
+    let dump = facts.log.dump();
+    let sizes = dump.and_then(|dump| dump.pool_bytes().zip(dump.limit()));
+    sizes.is_some_and(|(pool, limit)| pool >= limit.min())
+}
+
 /// TensorFlow was given most of the GPU in this process, which it takes at once by default: before JAX had its pool, or
 /// that much would not have been free.
 fn tensorflow_first(facts: &Facts<'_>) -> Option<Judgement> {
@@ -126,10 +166,7 @@ fn tensorflow_first(facts: &Facts<'_>) -> Option<Judgement> {
     let is = |message: &Message| matches!(message, Message::TensorflowPool { .. });
     let event = facts.log.first(is)?;
     facts.request()?;
-    // A pool that has its limit, by its own dump, has lost nothing.
-    let dump = facts.log.dump();
-    let is_whole = dump.and_then(|dump| dump.pool_bytes().zip(dump.limit()));
-    if is_whole.is_some_and(|(pool, limit)| pool >= limit.min()) || facts.is_after_failure(event) {
+    if has_whole_pool(facts) || facts.is_after_failure(event) {
         return None;
     }
     let (confidence, of) = match facts.figures.gpu_total_bytes {

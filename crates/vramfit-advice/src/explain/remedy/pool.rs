@@ -6,6 +6,7 @@ use super::Remedy;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
+use crate::explain::shares::OthersUse;
 use crate::settings::{MAX_FRACTION, USUAL_UNIFIED_FRACTION};
 
 /// A larger part of the GPU for the pool: where the pool has less, and where that may be enough.
@@ -150,9 +151,18 @@ const OF_UNKNOWN_GPU: RangeInclusive<u64> = 8 << 30..=256 << 30;
 /// Asks for no more than is free: then the pool is preallocated, where else it is left to grow.
 pub(super) fn fitting_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     const LOWER_FRACTION: f64 = 0.6;
+    /// What the context and the libraries of a process take beside its pool.
+    const CONTEXT_BYTES: u64 = 1 << 29;
     let figures = &facts.figures;
+    let left = || {
+        let others = OthersUse::find(facts)?;
+        Some((
+            others.total.saturating_sub(others.bytes.saturating_add(CONTEXT_BYTES)),
+            others.total,
+        ))
+    };
+    let obtained = figures.pool_bytes.zip(figures.gpu_total_bytes).or_else(left);
     // In hundredths, rounded down.
-    let obtained = figures.pool_bytes.zip(figures.gpu_total_bytes);
     let obtained =
         obtained.map(|(pool, total)| (pool as f64 / total as f64 * 100.0).floor() / 100.0);
     let before = facts.settings.fraction_in_force();
