@@ -251,7 +251,7 @@ def test_a_loop_needs_what_xla_says(loop, dryrun, derive):
     assert_same_sizes(step, program)
     assert_peak(run, at_launch(program) + sum(others.values()), kept=kept_bytes(program))
     assert run.summary["leaks"] == []
-    assert "grows by" not in run.err
+    assert "memory leak" not in run.err
 
 
 def test_svi_needs_what_xla_says(dryrun, derive):
@@ -392,10 +392,10 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     assert leak["site"].endswith(f"/leak.py:{line} (main)")
     assert (leak["program"], leak["purpose"]) == ("jit_train_step", "output")
     assert (leak["bytes_per_step"], leak["requested_bytes"]) == (scores, leak["steps"] * scores)
-    # Its results come back with the second call, from which on it is known to be the step. The
-    # call that failed is one more, and what it left is not looked at any more.
-    assert leak["steps"] == leak["arrays"] == done - 1
-    assert "grows by 156.2 MiB per step" in run.err
+    # Its first call is known to be a step, as it has a backward pass; the state before it and that before the call
+    # that failed are compared.
+    assert leak["steps"] == leak["arrays"] == done
+    assert "possible memory leak: 156.2 MiB more in every step, from leak.py" in run.err
 
 
 def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):
