@@ -20,7 +20,7 @@ use crate::pjrt::cuda_plugin;
 /// Entries of other versions are not read: this one may ask the compiler for something else.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Entries that are larger are not kept: a program with its data as constants is rarely compiled twice.
-const MAX_BYTES: usize = 64 << 20;
+pub(crate) const MAX_BYTES: usize = 64 << 20;
 /// The beginnings of variables that XLA and the CUDA libraries read.
 const READ_BY_COMPILER: &[&str] = &["XLA_", "TF_", "CUDA_", "NVIDIA_", "LD_LIBRARY_PATH"];
 

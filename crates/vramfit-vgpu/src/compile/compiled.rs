@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use memchr::memmem;
 use vramfit_model::allocator::PoolSpace;
 use vramfit_model::program::memory::Pass;
 use vramfit_model::program::{
@@ -177,9 +178,9 @@ impl CompiledProgram {
             slices: OnceLock::new(),
             has_slices: computes && !code.is_empty() && value::may_have_slices(&program),
             recorded_executions: AtomicU32::new(0),
-            has_side_effects: contains(&code, b"callback"),
+            has_side_effects: memmem::find(&code, b"callback").is_some(),
             // JAX writes it around the names of operations that carry gradients back.
-            has_backward: contains(&code, b"transpose(")
+            has_backward: memmem::find(&code, b"transpose(").is_some()
                 || diagnostics.pass == Some(Pass::Backward),
             host_program: HostProgram::whole(number, &program, code, options, computes),
             program,
@@ -215,10 +216,6 @@ impl CompiledProgram {
         (self.has_backward || self.diagnostics.pass.is_some() || updates)
             && self.recorded_executions.fetch_add(1, Ordering::Relaxed) < MAX_RECORDED_EXECUTIONS
     }
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
 }
 
 fn allocation_steps(program: &Program) -> Vec<AllocationStep> {

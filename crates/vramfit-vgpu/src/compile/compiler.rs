@@ -21,7 +21,7 @@ use vramfit_model::program::{
 use vramfit_model::trace::CompilerWarning;
 
 use crate::compile::analysis::{ProgramAnalysis, rename_sites};
-use crate::compile::compilation_cache::{CacheEntry, CompilerOutput};
+use crate::compile::compilation_cache::{self, CacheEntry, CompilerOutput};
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::dump::Dump;
 use crate::compile::memory_kinds;
@@ -83,8 +83,11 @@ const ATTEMPTS: &[CompileAttempt] = &[
 ];
 
 /// The program that JAX passes in.
+///
+/// A function that captures arrays has them in its code, which may be gigabytes: it is copied once, and moved then.
 pub(crate) struct ProgramSource {
-    code: Vec<u8>,
+    /// With a NUL byte at its end: plugins up to 0.6.2 read MLIR text up to there, beyond its size.
+    terminated_code: Vec<u8>,
     format: Vec<u8>,
 }
 
@@ -96,10 +99,28 @@ impl ProgramSource {
     pub(crate) unsafe fn read(program: *const RawProgram) -> PjrtResult<Self> {
         let program: RawProgram =
             read_sized(program).ok_or_else(|| Status::internal("no program to compile"))?;
-        Ok(ProgramSource {
-            code: pointers::bytes(program.code, program.code_size),
-            format: pointers::bytes(program.format, program.format_size),
-        })
+        let mut code = Vec::with_capacity(program.code_size + 1);
+        code.extend_from_slice(pointers::list(program.code.cast::<u8>(), program.code_size));
+        let format = pointers::bytes(program.format, program.format_size);
+        Ok(ProgramSource::new(code, format))
+    }
+
+    fn new(mut code: Vec<u8>, format: Vec<u8>) -> Self {
+        code.push(0);
+        ProgramSource { terminated_code: code, format }
+    }
+
+    fn code(&self) -> &[u8] {
+        self.terminated_code.strip_suffix(&[0]).unwrap_or_default()
+    }
+
+    /// Returns the StableHLO; nothing of a program in another format.
+    fn into_mlir(mut self) -> Vec<u8> {
+        if self.format != b"mlir" {
+            return Vec::new();
+        }
+        self.terminated_code.pop();
+        self.terminated_code
     }
 }
 
@@ -111,7 +132,7 @@ impl ProgramSource {
 pub(crate) unsafe fn compile(
     topology: *const TopologyDescription,
     description: Option<&str>,
-    source: &ProgramSource,
+    source: ProgramSource,
     options: &[u8],
 ) -> PjrtResult<Arc<CompiledProgram>> {
     let mut first_error = None;
@@ -123,7 +144,7 @@ pub(crate) unsafe fn compile(
     for attempt in attempts {
         let entry = description.zip(cache_folder(&user_flags));
         let entry = entry.and_then(|(topology, folder)| {
-            cache_entry(folder, topology, source, options, attempt, needs_dump)
+            cache_entry(folder, topology, &source, options, attempt, needs_dump)
         });
         let (result, mut warnings) = match entry.as_ref().and_then(CacheEntry::read) {
             Some(output) => {
@@ -135,7 +156,7 @@ pub(crate) unsafe fn compile(
             None => {
                 let dump = needs_dump.then(|| Dump::new(compiler_log())).flatten();
                 let compile_to = |dump: Option<&Dump>| {
-                    compile_with_costs(topology, source, options, attempt, dump)
+                    compile_with_costs(topology, &source, options, attempt, dump)
                 };
                 let (result, log) = stderr_capture::capture_log(compiler_log(), || {
                     compile_to(dump.as_ref().filter(|_| !dumps_apart))
@@ -167,15 +188,14 @@ pub(crate) unsafe fn compile(
                     &program,
                     dump.as_deref(),
                     original.as_deref(),
-                    &source.code,
+                    source.code(),
                 );
                 if memory.is_none() && needs_dump {
                     warnings.push(not_attributed(dump.as_deref()));
                 }
-                let code = if source.format == b"mlir" { source.code.clone() } else { Vec::new() };
                 return Ok(CompiledProgram::new(
                     program,
-                    code,
+                    source.into_mlir(),
                     serialized,
                     options.to_vec(),
                     attempt.name.to_owned(),
@@ -228,8 +248,7 @@ pub(crate) unsafe fn measure_variant(
         if WITHOUT_TRITON.is_requested_by(&UserFlags::read(&compiled.host_program.options)) {
             return None;
         }
-        let source =
-            ProgramSource { code: compiled.host_program.code.clone(), format: b"mlir".to_vec() };
+        let source = ProgramSource::new(compiled.host_program.code.clone(), b"mlir".to_vec());
         let options = &compiled.host_program.options;
         let compile = || compile_once(topology, &source, options, &WITHOUT_TRITON, None);
         let measured = stderr_capture::hide_log(compiler_log(), compile)
@@ -268,8 +287,12 @@ fn cache_entry(
     let has_no_cost_model = HAS_NO_COST_MODEL.load(Ordering::Relaxed);
     let settings =
         format!("{topology}\n{}\n{needs_dump} {is_captured} {has_no_cost_model}", attempt.name);
+    // What XLA makes of such a program is not kept.
+    if source.code().len() > compilation_cache::MAX_BYTES {
+        return None;
+    }
     let options = with_sorted_maps(options);
-    let parts = [settings.as_bytes(), &source.format, &source.code, &options];
+    let parts = [settings.as_bytes(), &source.format, source.code(), &options];
     CacheEntry::new(folder, &parts)
 }
 
@@ -362,14 +385,12 @@ unsafe fn compile_once(
             OptionValue::Text(path.display().to_string()),
         ));
     }
-    let options = memory_kinds::add_memory_kinds(options, &source.code, plugin.minor_version())?;
+    let options = memory_kinds::add_memory_kinds(options, source.code(), plugin.minor_version())?;
     let options = with_flags(&options, &flags);
-    // Plugins up to 0.6.2 read MLIR text up to a NUL byte beyond its size.
-    let mut code = source.code.clone();
-    code.push(0);
     let mut program: RawProgram = zeroed_struct();
-    program.code = code.as_mut_ptr().cast();
-    program.code_size = source.code.len();
+    // Only read: the C API has no `const` here.
+    program.code = source.terminated_code.as_ptr().cast_mut().cast();
+    program.code_size = source.code().len();
     program.format = source.format.as_ptr().cast();
     program.format_size = source.format.len();
     let mut args: CompileArgs = zeroed_struct();

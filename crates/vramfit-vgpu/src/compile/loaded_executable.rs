@@ -208,7 +208,7 @@ pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> PjrtResult 
     let source = ProgramSource::read(args.program)?;
     let options = pointers::bytes(args.compile_options, args.compile_options_size);
     // Any topology that a program may have made: nothing describes it to a cache.
-    let compiled = compiler::compile(args.topology, None, &source, &options)?;
+    let compiled = compiler::compile(args.topology, None, source, &options)?;
     args.executable = new_handle(compiled);
     Ok(())
 }
@@ -218,7 +218,7 @@ pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> PjrtResult 
     let source = ProgramSource::read(args.program)?;
     let options = pointers::bytes(args.compile_options, args.compile_options_size);
     let description = Some(client.topology_description.as_str());
-    let compiled = compiler::compile(client.topology, description, &source, &options)?;
+    let compiled = compiler::compile(client.topology, description, source, &options)?;
     args.executable = into_handle(LoadedExecutable::new(client, compiled, false)?);
     Ok(())
 }

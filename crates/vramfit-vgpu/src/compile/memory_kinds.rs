@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
 use vramfit_model::program::options::with_memory_spaces;
 use vramfit_model::program::{ElementType, MemorySpace, Shape};
 
@@ -27,7 +28,7 @@ pub(crate) fn add_memory_kinds<'a>(
     plugin_minor_version: i32,
 ) -> PjrtResult<Cow<'a, [u8]>> {
     // The module contains strings verbatim, so most programs need not be parsed.
-    let mentions_host_memory = || code.windows(HOST_KIND.len()).any(|window| window == HOST_KIND);
+    let mentions_host_memory = || memmem::find(code, HOST_KIND).is_some();
     if plugin_minor_version >= MIN_MINOR_VERSION || !mentions_host_memory() {
         return Ok(Cow::Borrowed(options));
     }
