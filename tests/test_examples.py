@@ -392,8 +392,7 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     assert leak["site"].endswith(f"/leak.py:{line} (main)")
     assert (leak["program"], leak["purpose"]) == ("jit_train_step", "output")
     assert (leak["bytes_per_step"], leak["requested_bytes"]) == (scores, leak["steps"] * scores)
-    # Its first call is known to be a step, as it has a backward pass; the state before it and that before the call
-    # that failed are compared.
+    # Its first call is known to be a step, as it has a backward pass: all of them are compared.
     assert leak["steps"] == leak["arrays"] == done
     assert "possible memory leak: 156.2 MiB more in every step, from leak.py" in run.err
 

@@ -1,5 +1,6 @@
 """What a report says that a change of the program would need is what the changed program needs."""
 
+import functools
 import textwrap
 
 import pytest
@@ -168,10 +169,17 @@ def test_what_is_used_after_the_call_cannot_be_donated(dryrun, write_script):
     assert edit["failure"] == "not possible: the program uses what is donated after the call"
 
 
-def llama(folder, *arguments, remedies="off", length=1024):
-    """Run a small Llama on eight GPUs of four hosts."""
-    arguments = ["--small", "--length", length, "--distributed", *arguments]
-    return run_hosts(folder, LLAMA, "--remedies", remedies, hosts=4, arguments=arguments)
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """Run a small Llama on eight GPUs of four hosts; each run is made once."""
+
+    @functools.cache
+    def run(arguments, remedies, length):
+        arguments = ["--small", "--length", length, "--distributed", *arguments]
+        folder = tmp_path_factory.mktemp("llama")
+        return run_hosts(folder, LLAMA, "--remedies", remedies, hosts=4, arguments=arguments)
+
+    return lambda *arguments, remedies="off", length=1024: run(arguments, remedies, length)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +190,9 @@ def llama(folder, *arguments, remedies="off", length=1024):
     ],
     ids=["outputs", "batch"],
 )
-def test_what_is_not_divided_is_measured_divided(tmp_path, mistakes, others, kind, length):
-    run = llama(tmp_path, *mistakes, *others, remedies="full", length=length)
-    corrected = llama(tmp_path, *others, length=length)
+def test_what_is_not_divided_is_measured_divided(llama, mistakes, others, kind, length):
+    run = llama(*mistakes, *others, remedies="full", length=length)
+    corrected = llama(*others, length=length)
     [edit] = [edit for edit in run.summary["measured_edits"] if edit["kinds"] == [kind]]
     assert edit["peak_bytes"] == corrected.summary["peak_bytes"] < run.summary["peak_bytes"]
 
@@ -198,14 +206,14 @@ def test_what_is_not_divided_is_measured_divided(tmp_path, mistakes, others, kin
     ],
 )
 def test_the_batch_is_said_to_be_whole_only_where_that_was_measured(
-    tmp_path, arguments, level, is_said
+    llama, arguments, level, is_said
 ):
-    text = " ".join(llama(tmp_path, *arguments, remedies=level).err.split())
+    text = " ".join(llama(*arguments, remedies=level).err.split())
     assert ("values of all 8 rows, although `tokens` has 1 on each" in text) == is_said
 
 
-def test_arrays_in_full_on_all_gpus_are_counted_by_hand(tmp_path):
-    run = llama(tmp_path, "--last-axis", length=16)
+def test_arrays_in_full_on_all_gpus_are_counted_by_hand(llama, tmp_path):
+    run = llama("--last-axis", length=16)
     assert run.summary["replicated_arrays"] is None
     script = """
         import jax, jax.numpy as jnp, functools

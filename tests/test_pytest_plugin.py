@@ -256,7 +256,8 @@ def test_a_test_ends_as_on_the_virtual_gpu(tmp_path):
 def test_a_marked_test_runs_on_the_virtual_gpu_whatever_a_conftest_selects(tmp_path, conftest):
     (tmp_path / "conftest.py").write_text(CONFTESTS[conftest])
     (tmp_path / "test_memory.py").write_text(OUTCOMES)
-    found, text = outcomes(tmp_path, "-k", "test_passes or several")
+    names = ("test_passes", "test_of_several")
+    found, text = outcomes(tmp_path, *(f"test_memory.py::{name}" for name in names))
     kinds = {name: kind for name, (kind, _) in found.items()}
     assert kinds["test_passes"] == "PASSED", text
     assert kinds["test_of_several[few]"] == "PASSED", text
