@@ -152,8 +152,8 @@ def _unused_donations(module: Any, settings: dict[str, Any]) -> list[tuple[str, 
     told = zip(donated, marks, names, settings["in_avals"], strict=True)
     used = {"tf.aliasing_output", "jax.buffer_donor"}
     return [
-        (name, aval.size * aval.dtype.itemsize)
-        for is_donated, attributes, name, aval in told
+        (name or f"argument {number}", aval.size * aval.dtype.itemsize)
+        for number, (is_donated, attributes, name, aval) in enumerate(told)
         if is_donated and not used & {one.name for one in attributes}
     ]
 

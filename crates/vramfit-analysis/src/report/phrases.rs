@@ -14,9 +14,9 @@ pub(super) fn largest_argument<'a>(
     let bytes = arguments.clone().map(|one| one.bytes).sum();
     let largest = arguments.clone().max_by_key(|one| one.bytes)?;
     let which = match arguments.count() - 1 {
-        0 => format!("`{}` is", largest.argument),
-        1 => format!("`{}` and 1 more argument are", largest.argument),
-        more => format!("`{}` and {more} more arguments are", largest.argument),
+        0 => format!("{} is", largest.label()),
+        1 => format!("{} and 1 more argument are", largest.label()),
+        more => format!("{} and {more} more arguments are", largest.label()),
     };
     Some((bytes, which))
 }

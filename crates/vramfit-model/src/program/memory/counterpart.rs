@@ -185,7 +185,7 @@ pub(super) fn undonated(program: &Program, names: &Names, arguments: &Arguments)
         let is_kept = !reused && shape.space != MemorySpace::Host && shape.bytes() > 0;
         is_kept.then(|| Undonated {
             argument: names.arguments.get(parameter).cloned().unwrap_or_default(),
-            output: names.outputs.get(output).cloned().unwrap_or_default(),
+            output: output_name(names, output),
             bytes: shape.bytes(),
             parameter: Some(parameter as u32),
         })
@@ -205,8 +205,7 @@ pub(super) fn donated_in_vain(
     let left = donors.iter().filter(|donor| !reused.contains(donor));
     let left = left.filter_map(|&donor| {
         let shape = program.parameters.get(donor)?;
-        let name = names.arguments.get(donor).filter(|name| !name.is_empty());
-        let name = name.cloned().unwrap_or_else(|| format!("argument {donor}"));
+        let name = names.arguments.get(donor).cloned().unwrap_or_default();
         (shape.space != MemorySpace::Host).then(|| (name, shape.bytes(), Some(donor as u32)))
     });
     let left_out = names.donated_in_vain.iter().cloned();
@@ -219,6 +218,12 @@ pub(super) fn donated_in_vain(
         parameter,
     })
     .collect()
+}
+
+/// Returns the path of an output, or its number where it has none: an argument with no output at all was donated in vain.
+fn output_name(names: &Names, output: usize) -> String {
+    let name = names.outputs.get(output).filter(|name| !name.is_empty());
+    name.cloned().unwrap_or_else(|| format!("output {output}"))
 }
 
 type ShapeKey<'a> = (ElementType, &'a [i64]);
@@ -361,5 +366,25 @@ mod tests {
             .map(|one| (one.argument.as_str(), one.output.as_str(), one.bytes))
             .collect();
         assert_eq!(kept, [("p['b']", "['b']", 16)]);
+    }
+
+    #[test]
+    fn without_names_what_is_replaced_was_not_donated_in_vain() {
+        let (program, names) = program(&[("p['a']", 4)], &[("['a']", 4)]);
+        let arguments = Arguments {
+            owners: vec![Owner::Parameters],
+            counterparts: counterparts(&program, &names, &[false], &[], &[]),
+            ..Arguments::default()
+        };
+        let [kept] = &undonated(&program, &Names::default(), &arguments)[..] else {
+            panic!("one argument is kept");
+        };
+        assert_eq!((kept.label().as_str(), kept.output.as_str()), ("argument 0", "output 0"));
+        assert_eq!(kept.argument_name(), "");
+        assert!(donated_in_vain(&program, &[], &Names::default()).is_empty());
+        let [lost] = &donated_in_vain(&program, &[0], &Names::default())[..] else {
+            panic!("one argument is donated in vain");
+        };
+        assert_eq!((lost.label().as_str(), lost.output.as_str()), ("argument 0", ""));
     }
 }

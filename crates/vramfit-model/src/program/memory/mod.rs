@@ -160,6 +160,14 @@ impl Undonated {
         let end = self.argument.find(['[', '.']);
         &self.argument[..end.unwrap_or(self.argument.len())]
     }
+
+    /// Returns its path in backticks; the number of one without a name.
+    pub fn label(&self) -> String {
+        match self.parameter {
+            Some(parameter) if self.argument.is_empty() => format!("argument {parameter}"),
+            _ => format!("`{}`", self.argument),
+        }
+    }
 }
 
 impl ProgramMemory {
