@@ -252,3 +252,23 @@ fn a_program_that_only_compiles_needs_its_scratch_memory_as_one_that_runs() {
     assert_eq!(shown(ScratchPhase::Execution), (100 + 50 + 30) * MIB);
     assert_eq!(shown(ScratchPhase::OutsidePool), (100 + 50) * MIB);
 }
+
+#[test]
+fn a_larger_fraction_is_offered_without_what_libraries_may_take_beside_it() {
+    let said = |high_bytes| {
+        let mut run = Recorder::new(&header());
+        program(&mut run, 1, "jit_transform", 750 * MIB);
+        need(&mut run, 1, ScratchPhase::Execution, [0, high_bytes]);
+        run.begin(1);
+        assert!(run.allocate(0, 750 * MIB, Purpose::Temporary).is_some());
+        assert!(run.allocate(0, 100 * MIB, Purpose::Output).is_none());
+        shown(&summarize_run(run))
+    };
+    // With 0.92 of the GPU's 1024 MiB, 92 MiB are left.
+    let offered = "the pool then has 942.1 MiB, and what failed needs 850.0 MiB; what comes after it is not included";
+    let little = said(50 * MIB);
+    assert!(little.contains(offered) && !little.contains("nor the"), "{little}");
+    let much = said(200 * MIB);
+    let expected = format!("{offered}, nor the up to 200.0 MiB of scratch memory of cuFFT");
+    assert!(much.contains(&expected), "{much}");
+}
