@@ -48,29 +48,56 @@ fn is_free_memory_dumped(facts: &Facts<'_>) -> bool {
     dump.is_some_and(|dump| dump.free_bytes().is_some())
 }
 
+/// What printed statistics leave of a pool, or of its limit.
+pub(super) struct FreeByStatistics {
+    pub(super) bytes: u64,
+    /// Whether that is of the limit of a pool that grows on demand, whose size is not known: others may have it.
+    pub(super) is_of_growing_pool: bool,
+}
+
+impl FreeByStatistics {
+    /// Returns it where it is more than was requested, in no block that is large enough.
+    pub(super) fn find(facts: &Facts<'_>) -> Option<Self> {
+        let figures = &facts.figures;
+        if is_free_memory_dumped(facts) || figures.in_use_is_at_end {
+            return None;
+        }
+        let rounded = facts.rounded_bytes()?;
+        let limit = figures.pool_bytes.or(figures.limit_bytes)?;
+        let bytes = limit.checked_sub(figures.in_use_bytes?)?;
+        let largest = figures.largest_free_block_bytes;
+        let is_enough = rounded <= bytes && largest.is_none_or(|largest| largest < rounded);
+        let is_of_growing_pool =
+            figures.pool_bytes.is_none() && facts.settings.preallocate == Some(false);
+        is_enough.then_some(FreeByStatistics { bytes, is_of_growing_pool })
+    }
+}
+
 /// `memory_stats()`, as the program printed it, leaves room for the request.
 fn by_statistics(facts: &Facts<'_>) -> Option<Judgement> {
-    let figures = &facts.figures;
-    if is_free_memory_dumped(facts) || figures.in_use_is_at_end {
-        return None;
-    }
-    let rounded = facts.rounded_bytes()?;
-    let limit = figures.pool_bytes.or(figures.limit_bytes)?;
-    let in_use = figures.in_use_bytes?;
-    let free = limit.checked_sub(in_use)?;
-    let largest = figures.largest_free_block_bytes;
-    if rounded > free || largest.is_some_and(|largest| largest >= rounded) {
-        return None;
-    }
-    // They may have been printed long before the failure.
-    let summary = format!(
-        "by the printed statistics {} of the pool were free, more than the {} requested",
-        Bytes(free),
-        Bytes(rounded)
-    );
+    let free = FreeByStatistics::find(facts)?;
+    let requested = Bytes(facts.rounded_bytes()?);
+    let (confidence, summary) = match free.is_of_growing_pool {
+        // They may have been printed long before the failure.
+        false => (
+            Confidence::Likely,
+            format!(
+                "by the printed statistics {} of the pool were free, more than the {requested} requested",
+                Bytes(free.bytes)
+            ),
+        ),
+        true => (
+            Confidence::Possible,
+            format!(
+                "the limit of the pool, which grows on demand, left {}, more than the {requested} requested: where the \
+                 pool had grown to it, no free block was large enough",
+                Bytes(free.bytes)
+            ),
+        ),
+    };
     let stats = |message: &Message| matches!(message, Message::MemoryStat { .. });
     let lines = facts.request_event().into_iter().chain(facts.log.all(stats));
-    Some(Judgement::likely(summary, facts.quote_all(lines)))
+    Some(Judgement::new(confidence, summary, facts.quote_all(lines)))
 }
 
 /// Free cells of a map that may hold what was requested, where nobody knows the size of the pool.

@@ -1,11 +1,15 @@
 use super::Judgement;
+use super::fragmentation::FreeByStatistics;
 use crate::bytes::Bytes;
 use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
-    refused_growth(facts).or_else(|| refused_region(facts)).or_else(|| async_below_total(facts))
+    refused_growth(facts)
+        .or_else(|| refused_region(facts))
+        .or_else(|| async_below_total(facts))
+        .or_else(|| growth_below_limit(facts))
 }
 
 /// The pool may grow by enough, and yet the request failed: the driver had less.
@@ -49,6 +53,18 @@ fn refused_region(facts: &Facts<'_>) -> Option<Judgement> {
     );
     let evidence = facts.quote_with_request(event);
     Some(Judgement::new(confidence, summary, evidence))
+}
+
+/// A pool that grows on demand has not reached its limit, by statistics, and how far it had grown is not known.
+fn growth_below_limit(facts: &Facts<'_>) -> Option<Judgement> {
+    let free = FreeByStatistics::find(facts).filter(|free| free.is_of_growing_pool)?;
+    let summary = format!(
+        "the limit of the pool, which grows on demand, left {}, more than the {} requested: where the pool could still \
+         grow, the driver did not have the memory, because others took it after the program had started",
+        Bytes(free.bytes),
+        Bytes(facts.rounded_bytes()?)
+    );
+    Some(Judgement::possible(summary, facts.quote_request()))
 }
 
 /// CUDA's own pool failed, and the driver's figures show that others hold what is missing.

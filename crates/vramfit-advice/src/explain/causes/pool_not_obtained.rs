@@ -9,6 +9,8 @@ use crate::explain::shares::OthersUse;
 
 /// A pool of fewer bytes is no pool of a GPU: what the driver refuses below is something else.
 const MIN_POOL_BYTES: u64 = 1 << 30;
+/// What fails in no pool of a GPU before the first step, unless the pool is far smaller than intended.
+const MAX_SMALL_BYTES: u64 = 64 << 20;
 /// What each refused try is of the one before: XLA's `kBackpedalFactor`, and how far the log may round it.
 const BACKPEDAL_FACTOR: f64 = 0.9;
 const BACKPEDAL_TOLERANCE: f64 = 0.01;
@@ -134,8 +136,9 @@ fn taken_by_others(facts: &Facts<'_>) -> Option<Judgement> {
     if left >= limit {
         return None;
     }
+    let is_small = rounded <= MAX_SMALL_BYTES && facts.steps_before_failure() == 0;
     let (confidence, rest) = match rounded <= limit {
-        true if is_certain => (Confidence::Likely, ""),
+        true if is_certain || is_small => (Confidence::Likely, ""),
         true => (Confidence::Possible, ""),
         false => (
             Confidence::Possible,
@@ -211,7 +214,6 @@ fn empty_pool(facts: &Facts<'_>) -> Option<Judgement> {
 
 /// A request that is small for any GPU fails in a pool of which nothing is known.
 fn small_request(facts: &Facts<'_>) -> Option<Judgement> {
-    const MAX_SMALL_BYTES: u64 = 64 << 20;
     let request = facts.request()?;
     // Unified memory is there also where others use the GPU.
     let unknown = facts.figures.pool_bytes.is_none()
