@@ -1,3 +1,4 @@
+use super::fragmentation::FreeByStatistics;
 use super::request_larger_than_gpu::max_plausible_gpu_bytes;
 use super::{Judgement, has};
 use crate::bytes::Bytes;
@@ -251,7 +252,9 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     if others.iter().any(is_certain) {
         return None;
     }
-    let confidence = if explained { Confidence::Possible } else { Confidence::Likely };
+    // Where its limit left enough, something else is as likely.
+    let is_open = explained || FreeByStatistics::find(facts).is_some();
+    let confidence = if is_open { Confidence::Possible } else { Confidence::Likely };
     let by = match &request.program {
         Some(program) => format!(" by `{program}`"),
         None => String::new(),
