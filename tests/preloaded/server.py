@@ -56,7 +56,7 @@ def serve(path):
             os._exit(0)
         idle_checks = 0 if events or clients else idle_checks + 1
         if idle_checks >= IDLE_CHECKS:
-            _end_unless_needed(path, poll)
+            _end_if_unused(path, poll)
         for number, _ in events:
             if number == listener.fileno():
                 client = listener.accept()[0]
@@ -104,7 +104,7 @@ def _is_over(alive):
     return True
 
 
-def _end_unless_needed(path, poll):
+def _end_if_unused(path, poll):
     """End, so that the next script starts a server, unless one has just connected to this."""
     with open(f"{path}.lock") as lock:
         # Scripts connect while they hold this.

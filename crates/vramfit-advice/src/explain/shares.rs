@@ -6,6 +6,9 @@ use super::log::Event;
 use super::message::{AllocatorOwner, Message, OtherAllocator};
 use super::number::{Size, add_sizes};
 
+/// What the contexts of a process and its libraries take beside its pool.
+pub(super) const MAX_CONTEXT_BYTES: u64 = 2 << 30;
+
 /// The GPU's memory, divided by a framework's own figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
@@ -60,7 +63,7 @@ impl Shares {
 }
 
 /// What other processes have of the GPU.
-pub(super) struct OthersUse<'a> {
+pub(super) struct OtherProcessesUsage<'a> {
     pub(super) event: &'a Event,
     pub(super) bytes: u64,
     pub(super) total: u64,
@@ -68,11 +71,9 @@ pub(super) struct OthersUse<'a> {
     pub(super) is_certain: bool,
 }
 
-impl<'a> OthersUse<'a> {
+impl<'a> OtherProcessesUsage<'a> {
     /// Finds the message of another framework in the process, or else a table of `nvidia-smi` from before the failure.
     pub(super) fn find(facts: &Facts<'a>) -> Option<Self> {
-        /// What the contexts of a process and its libraries take beside the pool.
-        const MAX_CONTEXT_BYTES: u64 = 2 << 30;
         let told = facts.log.find(|message| match message {
             Message::OtherAllocator(refused) => {
                 let shares = Shares::of(facts, refused)?;
@@ -81,7 +82,7 @@ impl<'a> OthersUse<'a> {
             _ => None,
         });
         if let Some((event, (bytes, total))) = told {
-            return Some(OthersUse { event, bytes, total, is_certain: true });
+            return Some(OtherProcessesUsage { event, bytes, total, is_certain: true });
         }
         let (event, (free, total)) = facts.log.find(|message| match message {
             Message::GpuMemory { free, total, at_failure: false } => Some((*free, *total)),
@@ -92,6 +93,11 @@ impl<'a> OthersUse<'a> {
         let own = (total as f64 * facts.settings.fraction_in_force()) as u64;
         let is_own = (own..own.saturating_add(MAX_CONTEXT_BYTES)).contains(&bytes);
         let is_before = event.steps_before == 0 && !facts.is_after_failure(event);
-        (is_before && !is_own).then_some(OthersUse { event, bytes, total, is_certain: false })
+        (is_before && !is_own).then_some(OtherProcessesUsage {
+            event,
+            bytes,
+            total,
+            is_certain: false,
+        })
     }
 }

@@ -52,7 +52,7 @@ pub struct ScratchNeedSummary {
 
 impl ScratchNeedSummary {
     /// Returns how many bytes it may take that are not in the figures of the run; `None` where no bound is known.
-    pub fn bytes_beyond_figures(&self) -> Option<u64> {
+    pub fn unaccounted_bytes(&self) -> Option<u64> {
         let in_figures = if self.phase == ScratchPhase::Execution { self.low_bytes } else { 0 };
         self.high_bytes.map(|high_bytes| high_bytes.saturating_sub(in_figures))
     }

@@ -49,13 +49,13 @@ fn is_free_memory_dumped(facts: &Facts<'_>) -> bool {
 }
 
 /// What printed statistics leave of a pool, or of its limit.
-pub(super) struct FreeByStatistics {
+pub(super) struct ReportedFreeMemory {
     pub(super) bytes: u64,
     /// Whether that is of the limit of a pool that grows on demand, whose size is not known: others may have it.
     pub(super) is_of_growing_pool: bool,
 }
 
-impl FreeByStatistics {
+impl ReportedFreeMemory {
     /// Returns it where it is more than was requested, in no block that is large enough.
     pub(super) fn find(facts: &Facts<'_>) -> Option<Self> {
         let figures = &facts.figures;
@@ -69,13 +69,13 @@ impl FreeByStatistics {
         let is_enough = rounded <= bytes && largest.is_none_or(|largest| largest < rounded);
         let is_of_growing_pool =
             figures.pool_bytes.is_none() && facts.settings.preallocate == Some(false);
-        is_enough.then_some(FreeByStatistics { bytes, is_of_growing_pool })
+        is_enough.then_some(ReportedFreeMemory { bytes, is_of_growing_pool })
     }
 }
 
 /// `memory_stats()`, as the program printed it, leaves room for the request.
 fn by_statistics(facts: &Facts<'_>) -> Option<Judgement> {
-    let free = FreeByStatistics::find(facts)?;
+    let free = ReportedFreeMemory::find(facts)?;
     let requested = Bytes(facts.rounded_bytes()?);
     let (confidence, summary) = match free.is_of_growing_pool {
         // They may have been printed long before the failure.

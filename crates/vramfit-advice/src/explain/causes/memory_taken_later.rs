@@ -1,9 +1,10 @@
 use super::Judgement;
-use super::fragmentation::FreeByStatistics;
+use super::fragmentation::ReportedFreeMemory;
 use crate::bytes::Bytes;
 use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
+use crate::explain::shares::MAX_CONTEXT_BYTES;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     refused_growth(facts)
@@ -57,7 +58,7 @@ fn refused_region(facts: &Facts<'_>) -> Option<Judgement> {
 
 /// A pool that grows on demand has not reached its limit, by statistics, and how far it had grown is not known.
 fn growth_below_limit(facts: &Facts<'_>) -> Option<Judgement> {
-    let free = FreeByStatistics::find(facts).filter(|free| free.is_of_growing_pool)?;
+    let free = ReportedFreeMemory::find(facts).filter(|free| free.is_of_growing_pool)?;
     let summary = format!(
         "the limit of the pool, which grows on demand, left {}, more than the {} requested: where the pool could still \
          grow, the driver did not have the memory, because others took it after the program had started",
@@ -74,9 +75,7 @@ fn async_below_total(facts: &Facts<'_>) -> Option<Judgement> {
     let total = facts.figures.gpu_total_bytes?;
     let free = facts.figures.gpu_free_bytes?;
     let in_use = facts.log.pool_stats()?.in_use?.bytes;
-    // Context and libraries of the process itself take some, too.
-    const OWN_OVERHEAD_BYTES: u64 = 2 << 30;
-    let others = total.checked_sub(free)?.checked_sub(in_use)?.checked_sub(OWN_OVERHEAD_BYTES)?;
+    let others = total.checked_sub(free)?.checked_sub(in_use)?.checked_sub(MAX_CONTEXT_BYTES)?;
     let rounded = facts.rounded_bytes()?;
     (rounded <= free.saturating_add(others)).then(|| {
         let summary = format!(

@@ -5,7 +5,7 @@ use crate::explain::facts::Facts;
 use crate::explain::log::Event;
 use crate::explain::message::{DriverCall, Message};
 use crate::explain::number::Size;
-use crate::explain::shares::OthersUse;
+use crate::explain::shares::OtherProcessesUsage;
 
 /// A pool of fewer bytes is no pool of a GPU: what the driver refuses below is something else.
 const MIN_POOL_BYTES: u64 = 1 << 30;
@@ -19,7 +19,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     short_pool(facts)
         .or_else(|| refused_pool(facts))
         .or_else(|| refused_context(facts))
-        .or_else(|| taken_by_others(facts))
+        .or_else(|| used_by_other_processes(facts))
         .or_else(|| tensorflow_first(facts))
         .or_else(|| empty_pool(facts))
         .or_else(|| small_request(facts))
@@ -124,13 +124,13 @@ fn refused_context(facts: &Facts<'_>) -> Option<Judgement> {
 }
 
 /// Other processes have more of the GPU than the pool would leave them, by a figure that the log has.
-fn taken_by_others(facts: &Facts<'_>) -> Option<Judgement> {
+fn used_by_other_processes(facts: &Facts<'_>) -> Option<Judgement> {
     let rounded = facts.rounded_bytes()?;
     let fraction = facts.settings.fraction_in_force();
     if !facts.settings.has_pool() || fraction > 1.0 || has_whole_pool(facts) {
         return None;
     }
-    let OthersUse { event, bytes, total, is_certain } = OthersUse::find(facts)?;
+    let OtherProcessesUsage { event, bytes, total, is_certain } = OtherProcessesUsage::find(facts)?;
     let limit = (total as f64 * fraction) as u64;
     let left = total.checked_sub(bytes)?;
     if left >= limit {

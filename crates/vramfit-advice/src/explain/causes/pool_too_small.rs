@@ -1,4 +1,4 @@
-use super::fragmentation::FreeByStatistics;
+use super::fragmentation::ReportedFreeMemory;
 use super::request_larger_than_gpu::max_plausible_gpu_bytes;
 use super::{Judgement, has};
 use crate::bytes::Bytes;
@@ -253,7 +253,7 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         return None;
     }
     // Where its limit left enough, something else is as likely.
-    let is_open = explained || FreeByStatistics::find(facts).is_some();
+    let is_open = explained || ReportedFreeMemory::find(facts).is_some();
     let confidence = if is_open { Confidence::Possible } else { Confidence::Likely };
     let by = match &request.program {
         Some(program) => format!(" by `{program}`"),

@@ -6,7 +6,7 @@ use super::Remedy;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
-use crate::explain::shares::OthersUse;
+use crate::explain::shares::OtherProcessesUsage;
 use crate::settings::{MAX_FRACTION, USUAL_UNIFIED_FRACTION};
 
 /// A larger part of the GPU for the pool: where the pool has less, and where that may be enough.
@@ -155,7 +155,7 @@ pub(super) fn fitting_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     const CONTEXT_BYTES: u64 = 1 << 29;
     let figures = &facts.figures;
     let left = || {
-        let others = OthersUse::find(facts)?;
+        let others = OtherProcessesUsage::find(facts)?;
         Some((
             others.total.saturating_sub(others.bytes.saturating_add(CONTEXT_BYTES)),
             others.total,

@@ -21,7 +21,7 @@ impl Donation {
     pub fn find(program: &str, undonated: &[Undonated]) -> Option<Self> {
         let function = function_of(program)?;
         let mut arguments: Vec<String> = Vec::new();
-        for one in undonated.iter().filter(|one| !one.output.is_empty()) {
+        for one in undonated.iter().filter(|one| !one.is_donated()) {
             let name = one.argument_name();
             if !name.is_empty() && !arguments.iter().any(|known| known == name) {
                 arguments.push(name.to_owned());
@@ -47,7 +47,7 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
     let program = summary.programs.get(at_peak.program)?;
     let undonated = &at_peak.memory.undonated;
     let donation = Donation::find(&program.name, undonated)?;
-    let replaced = undonated.iter().filter(|one| !one.output.is_empty());
+    let replaced = undonated.iter().filter(|one| !one.is_donated());
     Some(SuggestedEdit {
         bytes: replaced.map(|one| one.bytes).sum(),
         change: format!(

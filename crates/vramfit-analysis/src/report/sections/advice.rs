@@ -132,18 +132,18 @@ fn larger_fraction(summary: &RunSummary) -> Option<String> {
              {}, and what failed needs {}; what comes after it is not included{}",
             Bytes(pool_bytes),
             Bytes(needed_bytes),
-            scratch_beyond(summary, failure.context.program.as_deref(), pool_bytes - needed_bytes)
+            describe_scratch(summary, failure.context.program.as_deref(), pool_bytes - needed_bytes)
         )
     })
 }
 
 /// Names the scratch memory that the program may take beyond its figures, where it may be more than a pool has left.
-fn scratch_beyond(summary: &RunSummary, program: Option<&str>, left_bytes: u64) -> String {
+fn describe_scratch(summary: &RunSummary, program: Option<&str>, left_bytes: u64) -> String {
     let needs = summary.scratch.iter().flat_map(|scratch| &scratch.needs);
     let in_pool = needs.filter(|need| {
         Some(need.program.as_str()) == program && need.phase != ScratchPhase::OutsidePool
     });
-    let beyond = in_pool.map(|need| (need, need.bytes_beyond_figures()));
+    let beyond = in_pool.map(|need| (need, need.unaccounted_bytes()));
     let most = beyond.max_by_key(|(_, bytes)| bytes.unwrap_or(u64::MAX));
     match most {
         Some((need, Some(bytes))) if bytes > left_bytes => {

@@ -248,7 +248,7 @@ pub(super) fn undonated(summary: &RunSummary) -> Option<String> {
     let kept = memory
         .undonated
         .iter()
-        .filter(|one| !one.output.is_empty() && Some(program.program) == attribution.program);
+        .filter(|one| !one.is_donated() && Some(program.program) == attribution.program);
     let (bytes, which) = largest_argument(kept)?;
     (bytes * 2 >= memory.bytes_of(Owner::Outputs)).then(|| format!("{which} returned"))
 }

@@ -10,7 +10,7 @@ use crate::report::Section;
 /// Beyond this many times the batch, other values than those of today's peak decide, and no number is told.
 const MAX_EXTRAPOLATION: f64 = 16.0;
 /// How much of the batch that would fill the pool is told: allocations of other sizes leave other gaps between them.
-const CERTAIN_PART: f64 = 0.9;
+const SAFETY_FACTOR: f64 = 0.9;
 
 /// Returns `true` if a run fits, and at least half of what the pool can have is left.
 pub(super) fn has_room(summary: &RunSummary) -> bool {
@@ -66,7 +66,7 @@ fn larger_batch(summary: &RunSummary) -> Option<String> {
     if growing_bytes == 0 {
         return None;
     }
-    let factor = CERTAIN_PART * room_bytes as f64 / growing_bytes as f64;
+    let factor = SAFETY_FACTOR * room_bytes as f64 / growing_bytes as f64;
     if factor >= MAX_EXTRAPOLATION {
         return Some("a batch many times as large".to_owned());
     }

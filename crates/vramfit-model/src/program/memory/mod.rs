@@ -161,6 +161,11 @@ impl Undonated {
         &self.argument[..end.unwrap_or(self.argument.len())]
     }
 
+    /// Returns `true` if it was donated, and no output can take its place.
+    pub fn is_donated(&self) -> bool {
+        self.output.is_empty()
+    }
+
     /// Returns its path in backticks; the number of one without a name.
     pub fn label(&self) -> String {
         match self.parameter {

@@ -8,7 +8,7 @@ use crate::section::Advice;
 
 /// State that stays allocated next to its successor.
 pub(super) fn donation(memory: &ProgramMemory) -> Option<Advice> {
-    let kept = memory.undonated.iter().filter(|one| !one.output.is_empty());
+    let kept = memory.undonated.iter().filter(|one| !one.is_donated());
     let (bytes, which) = largest_argument(kept)?;
     Some(Advice {
         bytes,
@@ -22,7 +22,7 @@ pub(super) fn donation(memory: &ProgramMemory) -> Option<Advice> {
 
 /// Donated arguments that no output can reuse.
 pub(super) fn unused_donation(memory: &ProgramMemory) -> Option<Advice> {
-    let unused = memory.undonated.iter().filter(|one| one.output.is_empty());
+    let unused = memory.undonated.iter().filter(|one| one.is_donated());
     let (bytes, which) = largest_argument(unused)?;
     Some(Advice {
         bytes,
