@@ -44,7 +44,7 @@ pub use program_edit::{
     BatchConstraint, Donation, EditOutcome, Omission, OutputSharding, ProgramEdit, SuggestedEdit,
 };
 pub use progression::Progression;
-pub use row::{CostKind, Row, pareto_front, recommend};
+pub use row::{CostKind, Row, lowest_peak, pareto_front, recommend};
 pub use settings::PlanSettings;
 pub use site::{Equation, LeftAlone, LeftAloneReason, RecordedSites, Site, SiteKind};
 pub use strategy::{Moves, Offload, Strategy};

@@ -1,7 +1,9 @@
 //! What is searched, and what was found.
 
 use vramfit_analysis::analysis::{Condition, Phase};
-use vramfit_analysis::planning::{CostKind, LeftAlone, Moves, Row, SuggestedEdit, recommend};
+use vramfit_analysis::planning::{
+    CostKind, LeftAlone, Moves, Row, SuggestedEdit, lowest_peak, recommend,
+};
 use vramfit_base::{Bytes, Error, ErrorKind, Result};
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{RunConfig, StepLimit};
@@ -116,10 +118,9 @@ impl FoundPlans {
         let best = recommend(&rows, |row| spec.is_met(row))
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
         // Of what fits with little scratch memory of libraries, that which leaves most for it.
-        let may_fit = (0..rows.len()).filter(|&row| spec.may_be_met(&rows[row]));
         let best = match spec.is_met(&rows[best]) {
             true => best,
-            false => may_fit.min_by_key(|&row| rows[row].peak_bytes).unwrap_or(best),
+            false => lowest_peak(&rows, |row| spec.may_be_met(row)).unwrap_or(best),
         };
         // A program that fits needs no plan; that another is faster is an estimate, and said as such.
         let fits_as_it_is = spec.commands.len() == 1 && spec.is_met(&rows[0]);
