@@ -72,11 +72,9 @@ def install(jax: Any, planner: ChunkPlanner) -> None:
     And those of which `jax.jacfwd` and `jax.jacrev` compute the Jacobian: both map by the name
     `vmap` of their own module.
     """
-    from jax._src import api, source_info_util
+    from jax._src import api
 
-    # Lines of this package are no lines of the user's.
-    for name in ("_chunk", "_evaluate"):
-        source_info_util.register_exclusion(__file__.replace("_chunk", name))
+    _exclude_own_lines()
     original = jax.vmap
     signature = inspect.signature(original)
 
@@ -107,6 +105,15 @@ def install(jax: Any, planner: ChunkPlanner) -> None:
         return _as_chunked(jax, original, mapped, of_jacobian, planner)
 
     jax.vmap, api.vmap = vmap, vmap_of_jacobian
+
+
+@functools.cache  # JAX compiles a pattern of all that is excluded, again for each more
+def _exclude_own_lines() -> None:
+    """Have JAX take no line of this package for one of the user's."""
+    from jax._src import source_info_util
+
+    for name in ("_chunk", "_evaluate"):
+        source_info_util.register_exclusion(__file__.replace("_chunk", name))
 
 
 class _Mapped(NamedTuple):
