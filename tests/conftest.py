@@ -78,13 +78,15 @@ def pytest_report_header():
 # When the time for tests is over, in seconds since 1970; see `MINUTES` in the Makefile.
 TESTS_END = "VRAMFIT_TESTS_END"
 
-# Files that take as long as all others together; the longest first, so that nobody waits for
+# Files that take longer than all others together; the longest first, so that nobody waits for
 # the last of them at the end.
 SLOW_FILES = [
     *("test_examples", "test_plan", "test_docs", "test_train_command", "test_check"),
-    *("test_plan_same_runs", "test_train_tokens", "test_hosts_examples", "test_same_calls"),
-    *("test_train_keys", "test_verdicts", "test_explain_remedies", "test_estimate"),
-    *("test_plan_advice", "test_control_flow"),
+    *("test_plan_same_runs", "test_pytest_plugin", "test_measured_edits", "test_matrix"),
+    *("test_train_tokens", "test_record_gpu", "test_recorded_gpu", "test_hosts_examples"),
+    *("test_same_calls", "test_hosts_uneven", "test_plan_start", "test_after_training"),
+    *("test_train_keys", "test_verdicts", "test_replay", "test_explain_remedies"),
+    *("test_estimate", "test_plan_advice", "test_gpu_targets", "test_control_flow"),
 ]
 
 
@@ -92,14 +94,18 @@ def pytest_collection_modifyitems(items):
     """Put slow files last, and leave the order of the others as it is.
 
     Most of what is wrong is then found in half of the time. Where the time is limited, each run
-    has another order of files: else it would always be the same ones that no run comes to.
+    has another order of both: else it would always be the same that no run comes to.
     """
-    end = os.environ.get(TESTS_END)
-    if end:
-        items.sort(key=lambda item: hashlib.sha256(f"{end} {item.path.stem}".encode()).digest())
-        return
     places = {name: place for place, name in enumerate(SLOW_FILES)}
-    items.sort(key=lambda item: places.get(item.path.stem, -1))
+    end = os.environ.get(TESTS_END)
+
+    def place(item):
+        name = item.path.stem
+        if end is None:
+            return places.get(name, -1)
+        return name in places, hashlib.sha256(f"{end} {name}".encode()).digest()
+
+    items.sort(key=place)
 
 
 NOT_BEGUN = "not begun: the time for tests is over"

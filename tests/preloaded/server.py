@@ -161,7 +161,7 @@ def _become_client(words, descriptors):
     if late_settings:  # a dry run
         late_settings.changes.clear()
         _install_dryrun()
-    # Counts the script's objects from zero: when it collects garbage depends on nothing that this server has done.
+    # Counts from zero: when the script collects garbage depends on nothing that this server did.
     gc.collect()
     return start, arguments
 

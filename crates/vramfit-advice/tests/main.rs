@@ -7,6 +7,7 @@ mod doctor;
 mod explain {
     mod fits;
     mod messages;
+    mod pool_settings;
     mod process;
     mod proofs;
     mod remedies;

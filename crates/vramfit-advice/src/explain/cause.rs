@@ -239,6 +239,8 @@ pub struct Evidence {
 pub struct Cause {
     /// Which it is.
     pub id: CauseId,
+    /// What happened, as a sentence begins: that of the [id](CauseId::title), unless the settings say more.
+    pub title: &'static str,
     /// How certain it is.
     pub confidence: Confidence,
     /// What happened, with figures, in one sentence.

@@ -204,8 +204,15 @@ impl<'a> Facts<'a> {
         Some(bytes)
     }
 
-    /// Returns the GPU for a dry run: that of the log, or a placeholder.
-    pub(super) fn gpu_name(&self) -> &str {
-        self.figures.gpu.unwrap_or("GPU")
+    /// Returns the GPUs for a dry run: those of the log, or a placeholder.
+    pub(super) fn gpu_label(&self) -> String {
+        self.figures.gpu_label().unwrap_or_else(|| "GPU".to_owned())
+    }
+
+    /// Returns the memory of the GPU, where it is known or follows from the limit of the pool and the fraction in force.
+    pub(super) fn gpu_bytes(&self) -> Option<u64> {
+        let limit = || self.figures.limit_bytes.or(self.most_of_budget());
+        let by_limit = || Some((limit()? as f64 / self.settings.fraction_in_force()) as u64);
+        self.figures.gpu_total_bytes.or_else(by_limit)
     }
 }

@@ -10,7 +10,7 @@ use super::message::{Message, StatName};
 use super::number::Size;
 use super::request::Request;
 use crate::allocator::{JaxVersion, PoolOptions};
-use crate::gpu::{self, Gpu};
+use crate::gpu::{self, GpuSelection};
 use crate::published::DeviceSample;
 use crate::settings::MAX_FRACTION;
 
@@ -114,6 +114,8 @@ pub struct Figures {
     pub gpu_free_bytes: Option<u64>,
     /// The GPU, by its name in the catalog.
     pub gpu: Option<&'static str>,
+    /// How many GPUs the program had; 1 where nothing tells of more.
+    pub gpu_count: u32,
     /// The release of JAX.
     pub jax: Option<JaxVersion>,
 }
@@ -131,7 +133,7 @@ impl Figures {
             jax: options.jax.or(log.jax().map(|(_, version)| version)),
             ..Figures::default()
         };
-        figures.add_gpu(log, options.gpu.as_ref());
+        figures.add_gpu(log, options.gpus.as_ref());
         figures.add_stats(log);
         figures.add_dump(log);
         if let Some(pool) = options.process.as_ref().and_then(|process| process.pool) {
@@ -154,7 +156,18 @@ impl Figures {
         figures
     }
 
-    fn add_gpu(&mut self, log: &Log, gpu: Option<&Gpu>) {
+    /// Returns model and number of the GPUs as `--gpu` takes them, `NAME` or `NAMExN`.
+    pub fn gpu_label(&self) -> Option<String> {
+        let name = self.gpu?;
+        Some(match self.gpu_count {
+            0 | 1 => name.to_owned(),
+            count => format!("{name}x{count}"),
+        })
+    }
+
+    fn add_gpu(&mut self, log: &Log, gpus: Option<&GpuSelection>) {
+        let gpu = gpus.map(|gpus| &gpus.gpu);
+        self.gpu_count = gpus.map_or_else(|| refusing_gpus(log), |gpus| gpus.count);
         let named = log.find_same(|message| match message {
             Message::Gpu { name } => Some(*name),
             _ => None,
@@ -277,6 +290,18 @@ impl Figures {
             false => limit.agrees_with(Size::exact(pool)).then_some(pool),
         }
     }
+}
+
+/// Returns how many GPUs a process has at least of which pools have refused requests: they are numbered from 0.
+fn refusing_gpus(log: &Log) -> u32 {
+    let devices = log.messages().filter_map(|(_, message)| match message {
+        Message::PoolRefusal { device, .. } => *device,
+        _ => None,
+    });
+    let (least, most) =
+        devices.fold((u32::MAX, 0), |(least, most), it| (least.min(it), most.max(it)));
+    // One alone may have any number of the machine's.
+    if least < most { most.saturating_add(1) } else { 1 }
 }
 
 /// Returns `true` if a program has nothing but outputs: nothing of it could be recomputed, and all of it was requested.

@@ -9,7 +9,13 @@ use crate::allocator::PoolEnd;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
     /// A pool refused a request for good: `Allocator (GPU_0_bfc) ran out of memory trying to allocate …`.
-    PoolRefusal { size: Size, rounded: Option<u64>, end: Option<PoolEnd> },
+    PoolRefusal {
+        size: Size,
+        rounded: Option<u64>,
+        end: Option<PoolEnd>,
+        /// The number of the GPU, where the pool's name has it.
+        device: Option<u32>,
+    },
     /// A pool refused a request that its caller can do without.
     PoolWarning { size: Size },
     /// The status of a failed request: `Out of memory while trying to allocate …`.

@@ -66,7 +66,7 @@ pub use scan::LogScanner;
 pub use start::{BatchOption, batch_option};
 
 use crate::allocator::{ChunkTag, JaxVersion};
-use crate::gpu::Gpu;
+use crate::gpu::GpuSelection;
 use crate::trace::ArrayHolder;
 use facts::Facts;
 use message::Message;
@@ -74,8 +74,8 @@ use message::Message;
 /// What is known beside the log.
 #[derive(Clone, Debug, Default)]
 pub struct ExplainOptions {
-    /// The GPU, where the log does not name it or names it wrong.
-    pub gpu: Option<Gpu>,
+    /// The GPUs, where the log does not name them or names them wrong.
+    pub gpus: Option<GpuSelection>,
     /// The release of JAX.
     pub jax: Option<JaxVersion>,
     /// How the program is started, for the commands of remedies; empty for a placeholder.
@@ -195,7 +195,7 @@ impl Explanation {
             let line = error.evidence.line;
             format!("; the program went on, and line {line} has its last error, `{}`", error.class)
         });
-        format!("{what}{} ({}){later}", first.id.title(), first.confidence.label())
+        format!("{what}{} ({}){later}", first.title, first.confidence.label())
     }
 }
 

@@ -69,14 +69,21 @@ impl Facts<'_> {
             true => settings.limit_bytes(total, settings.fraction_in_force().min(MAX_FRACTION)),
             false => total,
         });
-        let limit = self.figures.limit_bytes.or(limit).filter(|limit| *limit > 0)?;
-        Some(need.bytes.div_ceil(limit).max(2))
+        // With unified memory, part of the limit is memory of the host.
+        let of_gpu = |limit: u64| (limit as f64 / settings.fraction_in_force().max(1.0)) as u64;
+        let limit = self.figures.limit_bytes.map(of_gpu).or(limit).filter(|limit| *limit > 0)?;
+        // What each GPU has is a part of the program already.
+        let bytes = need.bytes.saturating_mul(u64::from(self.figures.gpu_count.max(1)));
+        Some(bytes.div_ceil(limit).max(2))
     }
 
-    /// Returns the smallest GPU on which a pool of this fraction has so many bytes; of equally large ones the
-    /// newest.
-    pub(super) fn smallest_gpu(&self, bytes: u64, fraction: f64) -> Option<&'static Gpu> {
-        let limit = |gpu: &Gpu| self.settings.limit_bytes(gpu.total_memory_bytes, fraction);
+    /// Returns the smallest GPU on which a pool of this fraction has so many bytes, or without one the GPU itself; of
+    /// equally large ones the newest.
+    fn smallest_gpu(&self, bytes: u64, fraction: Option<f64>) -> Option<&'static Gpu> {
+        let limit = |gpu: &Gpu| match fraction {
+            Some(fraction) => self.settings.limit_bytes(gpu.total_memory_bytes, fraction),
+            None => gpu.total_memory_bytes,
+        };
         let has_room = |gpu: &&Gpu| limit(gpu) >= bytes && self.is_larger(gpu, limit(gpu));
         let is_card = |gpu: &&Gpu| gpu.mig_parent.is_none() && !gpu.shares_host_memory;
         let cards = gpu::all().iter().filter(is_card);
@@ -98,13 +105,16 @@ impl Facts<'_> {
     }
 
     /// Returns the smallest GPUs on which the program fits: with the default fraction, and with the largest one where
-    /// that is another GPU.
-    pub(super) fn fitting_gpus(&self, bytes: u64) -> Vec<(&'static Gpu, f64)> {
-        let by_default = self.smallest_gpu(bytes, DEFAULT_FRACTION);
-        let at_most = self.smallest_gpu(bytes, MAX_FRACTION);
-        let is_other = by_default.map(|gpu| &gpu.name) != at_most.map(|gpu| &gpu.name);
-        let by_default = by_default.map(|gpu| (gpu, DEFAULT_FRACTION));
-        let at_most = at_most.filter(|_| is_other).map(|gpu| (gpu, MAX_FRACTION));
-        by_default.into_iter().chain(at_most).collect()
+    /// that is another GPU. An allocator without a pool has no fraction.
+    pub(super) fn fitting_gpus(&self, bytes: u64) -> Vec<(&'static Gpu, Option<f64>)> {
+        let fractions: &[Option<f64>] = match self.settings.has_pool() {
+            true => &[Some(DEFAULT_FRACTION), Some(MAX_FRACTION)],
+            false => &[None],
+        };
+        let gpus =
+            fractions.iter().map(|fraction| (self.smallest_gpu(bytes, *fraction), *fraction));
+        let mut gpus: Vec<_> = gpus.filter_map(|(gpu, fraction)| Some((gpu?, fraction))).collect();
+        gpus.dedup_by_key(|(gpu, _)| &gpu.name);
+        gpus
     }
 }

@@ -149,6 +149,7 @@ impl Log {
                 size,
                 rounded: requested_bytes.checked_next_multiple_of(UNIT),
                 end: None,
+                device: None,
             },
             Some(AllocatorKind::CudaAsync) => Message::AsyncRefusal { size },
             Some(AllocatorKind::Vmm) => Message::BudgetRefusal { size, budget: 0 },

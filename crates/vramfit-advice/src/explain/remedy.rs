@@ -124,14 +124,18 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
             fragmentation(facts).into_iter().chain(raise_fraction(facts)).collect()
         }
         CauseId::PoolNotObtained => {
+            let hide = hide_from_tensorflow(facts);
+            // It has taken the memory: no other process is known of.
+            let is_shared = hide.is_none();
             let split = Remedy::new(
                 "split-gpu",
                 "give each of the processes that share the GPU a part that fits",
                 run("--processes 2"),
             );
-            let others = [Some(free_gpu(facts)), pool::fitting_fraction(facts), Some(split)];
-            let first = [pool::under_wsl(facts), hide_from_tensorflow(facts)];
-            first.into_iter().chain(others).flatten().collect()
+            let fraction = pool::fitting_fraction(facts);
+            let free = Some(free_gpu(facts)).filter(|_| is_shared);
+            let split = Some(split).filter(|_| is_shared);
+            [pool::under_wsl(facts), hide, free, fraction, split].into_iter().flatten().collect()
         }
         CauseId::MemoryTakenLater => {
             let why = "take the pool's whole limit at startup, so that nobody else can";
@@ -157,7 +161,7 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
         CauseId::Leak => vec![Remedy::new(
             "find-leak",
             "find the arrays that stay allocated, with the lines that make them",
-            format!("vramfit dryrun --gpu {} --steps 20 --full -- {command}", facts.gpu_name()),
+            format!("vramfit dryrun --gpu {} --steps 20 --full -- {command}", facts.gpu_label()),
         )],
         CauseId::Recompilation => {
             let mut remedies = vec![Remedy::new(

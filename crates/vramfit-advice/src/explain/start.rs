@@ -46,6 +46,13 @@ pub struct BatchOption {
     pub size: u64,
 }
 
+impl BatchOption {
+    /// Returns the command that searches for the largest batch that fits, with these options for the GPU.
+    pub fn search_command(&self, gpu_options: &str) -> String {
+        format!("vramfit plan {gpu_options} --vary batch=1..{} -- {}", self.size, self.command)
+    }
+}
+
 /// Returns the option of a command that names the size of a batch: `--batch_size 64`, `train.batch=64`, `--bs 64`.
 pub fn batch_option(command: &str) -> Option<BatchOption> {
     let words: Vec<&str> = command.split(' ').collect();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use vramfit_advice::explain::{ExplainOptions, Explanation, LogScanner, ProcessState, explain};
-use vramfit_model::gpu;
 use vramfit_model::published::{DeviceSample, StatsStatus};
 use vramfit_model::trace::ArrayHolder;
 
@@ -25,7 +24,7 @@ fn explained(log: &str, environment: &[(&str, &str)], pool: Option<DeviceSample>
     let environment: BTreeMap<String, String> =
         environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     let options = ExplainOptions {
-        gpu: Some(gpu::find("t4").expect("a GPU of the catalog")),
+        gpus: Some("t4".parse().expect("a GPU of the catalog")),
         process: Some(ProcessState { environment, pool, ..ProcessState::default() }),
         ..ExplainOptions::default()
     };

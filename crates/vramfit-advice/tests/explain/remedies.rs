@@ -12,8 +12,8 @@ const GIB: u64 = 1 << 30;
 fn explained(text: &str, gpu: Option<&str>) -> Explanation {
     let mut scanner = LogScanner::new("");
     scanner.push(text.as_bytes());
-    let gpu = gpu.map(|name| gpu::find(name).expect("a GPU of the catalog"));
-    explain(&scanner.finish(), &ExplainOptions { gpu, ..ExplainOptions::default() })
+    let gpus = gpu.map(|name| name.parse().expect("a GPU of the catalog"));
+    explain(&scanner.finish(), &ExplainOptions { gpus, ..ExplainOptions::default() })
 }
 
 fn remedy<'e>(explanation: &'e Explanation, id: &str) -> Option<&'e Remedy> {

@@ -36,7 +36,7 @@ pub(super) fn report(explanation: &Explanation, quotes_log: bool) -> Report {
     let holders = facts::array_holders::section(&explanation.array_holders);
     sections.push(holders.map(Section::into_detail));
     for cause in others {
-        let title = format!("evidence for: {}", cause.id.title());
+        let title = format!("evidence for: {}", cause.title);
         sections.push(evidence(&title, &cause.evidence).map(Section::into_detail));
     }
     sections.push(bins(explanation));
@@ -108,9 +108,10 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 fn other_causes(others: &[Cause]) -> Option<Section> {
-    let shown = others.iter().take(MAX_OTHER_CAUSES).map(|cause| {
-        format!("{} ({}): {}", cause.id.title(), cause.confidence.label(), cause.summary)
-    });
+    let shown = others
+        .iter()
+        .take(MAX_OTHER_CAUSES)
+        .map(|cause| format!("{} ({}): {}", cause.title, cause.confidence.label(), cause.summary));
     // Beside a certain cause there is only what is certain, too.
     let title = match others.first().map(|cause| cause.confidence) {
         Some(Confidence::Sure) => "also certain",

@@ -110,12 +110,20 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
         ),
         None => (judgement.confidence, judgement.summary),
     };
+    let is_without_pool = id == CauseId::PoolTooSmall && !facts.settings.has_pool();
     Cause {
         id,
+        title: match is_without_pool {
+            true => "the GPU is too small for the program",
+            false => id.title(),
+        },
         confidence,
         summary,
         evidence: judgement.evidence,
         falsified_by: match id {
+            _ if is_without_pool => {
+                "a dry run with the same allocator fits (`vramfit dryrun --allocator`)".to_owned()
+            }
             CauseId::HostMemory if facts.is_shared_segment() => {
                 "`df -h /dev/shm` shows free space while the program runs".to_owned()
             }
@@ -131,7 +139,7 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
 /// Returns what to do first.
 fn next_command(facts: &Facts<'_>, id: CauseId) -> String {
     let command = &facts.command;
-    let gpu = facts.gpu_name();
+    let gpu = facts.gpu_label();
     match id {
         CauseId::Tpu => {
             "see the error page of OpenXLA for TPUs: https://openxla.org/xla/errors".to_owned()

@@ -35,7 +35,17 @@ fn pool_refusal(at: &Match<'_>) -> Option<Message> {
     } else {
         None
     };
-    Some(Message::PoolRefusal { size, rounded: rounded.map(|(bytes, _)| bytes), end })
+    let rounded = rounded.map(|(bytes, _)| bytes);
+    Some(Message::PoolRefusal { size, rounded, end, device: device_of_pool(at) })
+}
+
+/// Returns the number of the GPU in the name of the pool in front of a match: `Allocator (GPU_3_bfc) `.
+fn device_of_pool(at: &Match<'_>) -> Option<u32> {
+    const MAX_NAME_BYTES: usize = 24;
+    let before = at.before(MAX_NAME_BYTES);
+    let name = &before[memchr::memmem::rfind(before, b"(gpu_")?..];
+    let (number, rest) = integer(after_label(name, "(gpu_")?)?;
+    rest.starts_with(b"_bfc)").then(|| u32::try_from(number).ok())?
 }
 
 /// `Out of memory while trying to allocate 73.30GiB. [executable_name='jit_step']`

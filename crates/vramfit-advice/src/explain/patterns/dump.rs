@@ -16,6 +16,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("freeat", |at| chunk(at, false)),
     Pattern::new("sumtotalofin-usechunks:", in_use),
     Pattern::new("totalbytesinpool:", pool_line),
+    Pattern::new("total_region_allocated_bytes_:", pool_line),
     Pattern::new("totalsizeinpool:", pool_line),
     Pattern::new("allocatormemorysummary:", pool_summary),
     Pattern::new("stats:", stats),
@@ -87,7 +88,8 @@ fn in_use(at: &Match<'_>) -> Option<Message> {
     dump(DumpLine::InUse { size })
 }
 
-/// `Total bytes in pool: N memory_limit_: N available bytes: N curr_region_allocation_bytes_: N`
+/// `Total bytes in pool: N memory_limit_: N available bytes: N curr_region_allocation_bytes_: N`; older releases begin it
+/// with `total_region_allocated_bytes_: N`
 fn pool_line(at: &Match<'_>) -> Option<Message> {
     let (pool, rest) = size(at.record())?;
     let (limit, rest) = size(after_label(rest, "memory_limit_:")?)?;

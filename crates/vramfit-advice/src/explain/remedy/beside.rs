@@ -1,6 +1,7 @@
 //! Remedies about what is beside the pool: other processes, libraries, the host.
 
 use super::Remedy;
+use super::pool::lower_fraction;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
 use crate::explain::message::{DriverCall, HostFailure, Library, Message, Reason};
@@ -30,7 +31,6 @@ pub(super) fn hide_from_tensorflow(facts: &Facts<'_>) -> Option<Remedy> {
 /// A smaller pool, in bytes where the log tells how the GPU is divided. `None` where the pool leaves half of the GPU to
 /// others already, or has no part in it.
 pub(in crate::explain) fn smaller_pool(facts: &Facts<'_>) -> Option<Remedy> {
-    const LOWER_FRACTION: f64 = 0.6;
     const GIB: u64 = 1 << 30;
     let command = &facts.command;
     if let Some(shares) = Shares::find(facts) {
@@ -52,11 +52,7 @@ pub(in crate::explain) fn smaller_pool(facts: &Facts<'_>) -> Option<Remedy> {
         return Some(remedy.with_log_bytes(Some(shares.jax - limit * GIB)));
     }
     let settings = &facts.settings;
-    // Half of what is named is less than the usual advice where that is named already.
-    let fraction = match settings.fraction {
-        Some(fraction) if fraction <= LOWER_FRACTION => (fraction * 10.0).floor() / 20.0,
-        _ => LOWER_FRACTION,
-    };
+    let fraction = lower_fraction(settings.fraction_in_force());
     if !settings.has_pool() || fraction <= 0.0 || settings.fraction.is_some_and(|it| it <= 0.5) {
         return None;
     }

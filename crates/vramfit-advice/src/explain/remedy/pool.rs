@@ -11,6 +11,8 @@ use crate::settings::{MAX_FRACTION, USUAL_UNIFIED_FRACTION};
 
 /// A larger part of the GPU for the pool: where the pool has less, and where that may be enough.
 pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    /// What little is left beside a large fraction is no cure that can be counted on, unless both are known.
+    const MIN_GAIN: f64 = 0.1;
     let settings = &facts.settings;
     let is_of_pool = settings.has_pool() && !settings.unified_memory;
     let before = settings.fraction_in_force();
@@ -19,62 +21,63 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     }
     let command = format!("vramfit run --fraction {MAX_FRACTION} -- {}", facts.command);
     let figures = &facts.figures;
-    let limit = figures.limit_bytes.or_else(|| {
-        let fraction = settings.certain_fraction()?;
-        Some(settings.limit_bytes(figures.gpu_total_bytes?, fraction))
-    });
-    let (Some(total), Some(limit)) = (figures.gpu_total_bytes, limit) else {
-        return by_fraction_alone(facts, limit, command);
+    let (total, limit) = (figures.gpu_total_bytes, figures.limit_bytes);
+    let is_certain = total.is_some() && (limit.is_some() || settings.certain_fraction().is_some());
+    if !is_certain && MAX_FRACTION - before < MIN_GAIN {
+        return None;
+    }
+    let limit = limit.or_else(|| Some(settings.limit_bytes(total?, before)));
+    let raised = match (total, limit) {
+        (Some(total), _) => Some(settings.limit_bytes(total, MAX_FRACTION)),
+        (None, limit) => limit.map(|limit| (limit as f64 / before * MAX_FRACTION) as u64),
     };
-    let raised = settings.limit_bytes(total, MAX_FRACTION);
-    let gained = raised.checked_sub(limit).filter(|bytes| *bytes > 0)?;
-    if facts.need().is_some_and(|need| need.least_bytes > raised) {
+    let gained = match raised.zip(limit) {
+        Some((raised, limit)) => Some(raised.checked_sub(limit).filter(|bytes| *bytes > 0)?),
+        None => None,
+    };
+    if facts.need().zip(raised).is_some_and(|(need, raised)| need.least_bytes > raised) {
         return None;
     }
-    let text = format!(
-        "raise JAX's memory fraction to {MAX_FRACTION}: a pool of {} instead of {}",
-        Bytes(raised),
-        Bytes(limit)
-    );
-    Some(Remedy::new("raise-fraction", text, command).with_log_bytes(Some(gained)))
-}
-
-/// The same, where the fraction is named: it was chosen, and may be the reason.
-pub(super) fn raise_named_fraction(facts: &Facts<'_>) -> Option<Remedy> {
-    raise_fraction(facts).filter(|_| facts.settings.fraction.is_some())
-}
-
-/// The same of a GPU whose memory is not known: it follows from the limit, as far as the fraction is known.
-fn by_fraction_alone(facts: &Facts<'_>, limit: Option<u64>, command: String) -> Option<Remedy> {
-    /// What little is left beside a large fraction is no cure that can be counted on.
-    const MIN_GAIN: f64 = 0.1;
-    let before = facts.settings.fraction_in_force();
-    let raised = limit.map(|limit| (limit as f64 / before * MAX_FRACTION) as u64);
-    let is_short = facts.need().zip(raised).is_some_and(|(need, raised)| need.least_bytes > raised);
-    if is_short || MAX_FRACTION - before < MIN_GAIN {
-        return None;
-    }
-    let bytes = match limit.zip(raised) {
-        Some((limit, raised)) => {
-            format!(": a pool of about {} instead of {}", Bytes(raised), Bytes(limit))
-        }
+    let about = if total.is_some() { "" } else { "about " };
+    let pools = raised.zip(limit).map_or(String::new(), |(raised, limit)| {
+        format!(": a pool of {about}{} instead of {}", Bytes(raised), Bytes(limit))
+    });
+    let now = match settings.fraction {
+        _ if is_certain => String::new(),
+        Some(named) => format!("; {} names {named}", settings.source()),
+        None if settings.is_of_process => format!("; it is {before} now"),
+        None => format!("; unless it is set, it is {before}"),
+    };
+    let is_enough = is_enough(facts);
+    let enough = match facts.need().filter(|_| is_enough) {
+        Some(need) => format!("; {} are needed", Bytes(need.bytes)),
         None => String::new(),
     };
-    let now = match facts.settings.fraction {
-        Some(named) => format!("{} names {named}", facts.settings.source()),
-        None if facts.settings.is_of_process => format!("it is {before} now"),
-        None => format!("unless it is set, it is {before}"),
+    let text = format!("raise JAX's memory fraction to {MAX_FRACTION}{pools}{enough}{now}");
+    let remedy = Remedy::new("raise-fraction", text, command);
+    Some(remedy.with_log_bytes(gained.filter(|_| is_certain || is_enough)))
+}
+
+/// The same, where the fraction is named, since it was chosen and may be the reason, or is enough.
+pub(super) fn raise_decisive_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    raise_fraction(facts).filter(|_| facts.settings.fraction.is_some() || is_enough(facts))
+}
+
+/// Returns `true` if the program fits on the GPU of the log with the largest fraction, and not with that in force.
+fn is_enough(facts: &Facts<'_>) -> bool {
+    let settings = &facts.settings;
+    let (Some(total), Some(need)) = (facts.figures.gpu_total_bytes, facts.need()) else {
+        return false;
     };
-    let text = format!("raise JAX's memory fraction to {MAX_FRACTION}{bytes}; {now}");
-    Some(Remedy::new("raise-fraction", text, command))
+    let limit = |fraction| settings.limit_bytes(total, fraction);
+    let has = facts.figures.limit_bytes.unwrap_or_else(|| limit(settings.fraction_in_force()));
+    !need.is_least && need.least_bytes > has && need.bytes <= limit(MAX_FRACTION)
 }
 
 /// Returns `true` if the request exceeds what the whole GPU could have, by the limit that follows from the compiler's
 /// budget and the fraction in force.
 fn exceeds_gpu(facts: &Facts<'_>) -> bool {
-    let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
-    let fraction = facts.settings.fraction_in_force().min(1.0);
-    let most = limit.map(|limit| limit as f64 / fraction * MAX_FRACTION);
+    let most = facts.gpu_bytes().map(|total| total as f64 * MAX_FRACTION);
     let needed = facts.rounded_bytes().or(facts.need().map(|need| need.least_bytes));
     facts.figures.gpu_total_bytes.is_none()
         && needed.zip(most).is_some_and(|(needed, most)| needed as f64 > most)
@@ -90,9 +93,7 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
         Some(total) => format!(", at least {} of it", Bytes(needed.checked_sub(total)?)),
         None => String::new(),
     };
-    let limit = figures.limit_bytes.or(facts.most_of_budget());
-    let total = limit.map(|limit| (limit as f64 / fraction.min(1.0)) as u64);
-    let total = figures.gpu_total_bytes.or(total);
+    let total = facts.gpu_bytes();
     let is_possible = match total {
         Some(total) => {
             (figures.gpu_total_bytes.is_some() || exceeds_gpu(facts))
@@ -130,7 +131,7 @@ pub(super) fn completed_unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
 
 /// Unified memory is in force, and the fraction gives less than is needed.
 fn larger_unified_fraction(facts: &Facts<'_>, needed: u64) -> Option<Remedy> {
-    let total = facts.figures.gpu_total_bytes?;
+    let total = facts.gpu_bytes()?;
     let has = facts.settings.limit_bytes(total, facts.settings.fraction_in_force());
     // In tenths, rounded up.
     let fraction = (needed as f64 / total as f64 * 10.0).ceil() / 10.0;
@@ -148,28 +149,39 @@ fn larger_unified_fraction(facts: &Facts<'_>, needed: u64) -> Option<Remedy> {
 /// Of a GPU that is not known, what is less is no reason to use the host's memory, and what is more is too much for it.
 const OF_UNKNOWN_GPU: RangeInclusive<u64> = 8 << 30..=256 << 30;
 
+/// Returns the fraction to try where one leaves too little to others, and how much they need is not known: the usual advice,
+/// or half of what is less already.
+pub(super) fn lower_fraction(before: f64) -> f64 {
+    const USUAL_FRACTION: f64 = 0.6;
+    // In hundredths, rounded down.
+    if before > USUAL_FRACTION { USUAL_FRACTION } else { (before * 50.0).floor() / 100.0 }
+}
+
 /// Asks for no more than is free: then the pool is preallocated, where else it is left to grow.
 pub(super) fn fitting_fraction(facts: &Facts<'_>) -> Option<Remedy> {
-    const LOWER_FRACTION: f64 = 0.6;
+    /// What is less is no pool to begin with.
+    const MIN_FRACTION: f64 = 0.1;
     /// What the context and the libraries of a process take beside its pool.
     const CONTEXT_BYTES: u64 = 1 << 29;
     let figures = &facts.figures;
-    let left = || {
+    let others = || {
         let others = OtherProcessesUsage::find(facts)?;
-        Some((
-            others.total.saturating_sub(others.bytes.saturating_add(CONTEXT_BYTES)),
-            others.total,
-        ))
+        Some((others.bytes, others.total))
+    };
+    let others = || others().or(facts.tensorflow_bytes().zip(figures.gpu_total_bytes));
+    let left = || {
+        let (bytes, total) = others()?;
+        Some((total.saturating_sub(bytes.saturating_add(CONTEXT_BYTES)), total))
     };
     let obtained = figures.pool_bytes.zip(figures.gpu_total_bytes).or_else(left);
     // In hundredths, rounded down.
     let obtained =
         obtained.map(|(pool, total)| (pool as f64 / total as f64 * 100.0).floor() / 100.0);
+    if obtained.is_some_and(|it| it < MIN_FRACTION) {
+        return None;
+    }
     let before = facts.settings.fraction_in_force();
-    let fraction = obtained.filter(|it| *it > 0.0 && *it < before).unwrap_or(match before {
-        before if before > LOWER_FRACTION => LOWER_FRACTION,
-        before => (before * 50.0).floor() / 100.0,
-    });
+    let fraction = obtained.filter(|it| *it < before).unwrap_or_else(|| lower_fraction(before));
     let command = format!("vramfit run --fraction {fraction} -- {}", facts.command);
     let text =
         "where they have to stay: ask for what they leave, so that JAX has its pool from the start";
@@ -216,7 +228,7 @@ pub(super) fn fragmentation(facts: &Facts<'_>) -> Vec<Remedy> {
             "donate",
             "donate what a step replaces, so that no gaps appear; restore checkpoints before other large \
              arrays exist",
-            format!("vramfit dryrun --gpu {} --full -- {command}", facts.gpu_name()),
+            format!("vramfit dryrun --gpu {} --full -- {command}", facts.gpu_label()),
         ),
     ];
     let dump = facts.log.dump();

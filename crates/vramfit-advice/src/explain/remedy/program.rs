@@ -2,7 +2,7 @@
 
 use super::Remedy;
 use super::pool::{
-    completed_unified_memory, preallocate, raise_fraction, raise_named_fraction, unified_memory,
+    completed_unified_memory, preallocate, raise_decisive_fraction, raise_fraction, unified_memory,
 };
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
@@ -10,8 +10,9 @@ use crate::explain::figures::NeedFigures;
 use crate::explain::message::Message;
 use crate::explain::need::LARGE_BYTES;
 use crate::explain::number::add_sizes;
-use crate::explain::start::{batch_option, names_batch};
+use crate::explain::start::{BatchOption, batch_option, names_batch};
 use crate::explain::workload::Workload;
+use crate::gpu::Gpu;
 use crate::program::parse_dimensions;
 
 /// In the names of operations of attention.
@@ -24,7 +25,7 @@ type Offer = fn(&Facts<'_>) -> Option<Remedy>;
 /// Returns what makes the program need less, or gives it more: first what the log names, then what suits its kind.
 pub(super) fn need_less(facts: &Facts<'_>) -> Vec<Remedy> {
     let named: [Offer; 7] = [
-        raise_named_fraction,
+        raise_decisive_fraction,
         captured_constants,
         attention_scores,
         jit_of_pmap,
@@ -141,7 +142,7 @@ fn plan(facts: &Facts<'_>) -> Option<Remedy> {
         Workload::Unknown => "if it trains: recompute or offload activations",
         Workload::Inference => return None,
     };
-    let command = format!("vramfit plan --gpu {} -- {}", facts.gpu_name(), facts.command);
+    let command = format!("vramfit plan --gpu {} -- {}", facts.gpu_label(), facts.command);
     Some(Remedy::new("plan", text, command))
 }
 
@@ -155,20 +156,20 @@ pub(super) fn less_at_once(facts: &Facts<'_>) -> Option<Remedy> {
 }
 
 fn smaller_batch(facts: &Facts<'_>) -> Option<Remedy> {
-    let gpu = facts.gpu_name();
-    let search = |batches: u64, command: &str| {
-        let command = format!("vramfit plan --gpu {gpu} --vary batch=1..{batches} -- {command}");
+    const MANY: u64 = 1024;
+    let search = |option: BatchOption| {
+        let command = option.search_command(&format!("--gpu {}", facts.gpu_label()));
         Remedy::new("smaller-batch", "use the largest batch that fits", command)
     };
-    const MANY: u64 = 1024;
     match batch_option(&facts.command) {
-        Some(option) => Some(search(option.size, &option.command)),
+        Some(option) => Some(search(option)),
         // How the option is written is not known: nothing but the text is certain.
         None if names_batch(&facts.command) => {
             Some(Remedy::new("smaller-batch", "use a smaller batch", ""))
         }
         None if facts.has_batch() => {
-            Some(search(MANY, &format!("{} --batch {{batch}}", facts.command)))
+            let command = format!("{} --batch {{batch}}", facts.command);
+            Some(search(BatchOption { command, size: MANY }))
         }
         None => None,
     }
@@ -202,7 +203,7 @@ fn donate(facts: &Facts<'_>) -> Option<Remedy> {
              (`jax.jit(f, donate_argnums=0)`)"
         }
     };
-    let command = format!("vramfit dryrun --gpu {} --full -- {}", facts.gpu_name(), facts.command);
+    let command = format!("vramfit dryrun --gpu {} --full -- {}", facts.gpu_label(), facts.command);
     Some(Remedy::new("donate", text, command))
 }
 
@@ -216,13 +217,17 @@ fn reuses_arguments(need: NeedFigures) -> bool {
 /// Makes smaller what the program returns.
 fn smaller_outputs(facts: &Facts<'_>) -> Option<Remedy> {
     let text = "return less at once: a smaller buffer, fewer steps or samples in one call, or a narrower type";
-    let command = format!("vramfit dryrun --gpu {} --full -- {}", facts.gpu_name(), facts.command);
+    let command = format!("vramfit dryrun --gpu {} --full -- {}", facts.gpu_label(), facts.command);
     Some(Remedy::new("smaller-outputs", text, command))
 }
 
 /// A larger GPU where one is known to be enough, or several.
 fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
     let command = |gpu: &str| format!("vramfit dryrun --gpu {gpu} -- {}", facts.command);
+    let as_many = |gpu: &str| match facts.figures.gpu_count {
+        0 | 1 => gpu.to_owned(),
+        count => format!("{gpu}x{count}"),
+    };
     // One small request says nothing about what is needed in all.
     let need = facts.need().filter(|need| !need.is_least || need.bytes >= LARGE_BYTES);
     let Some(need) = need else {
@@ -240,7 +245,8 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
         false if need.is_most() => " up to the failure",
         false => "",
     };
-    let amount = format!("{bound}{} are needed{scope}", Bytes(need.bytes));
+    let on_each = if facts.figures.gpu_count > 1 { " on each" } else { "" };
+    let amount = format!("{bound}{} are needed{on_each}{scope}", Bytes(need.bytes));
     let count = facts.gpus_if_sharded(need);
     let several = match count {
         Some(count) => format!("shard over at least {count} of this GPU"),
@@ -253,14 +259,17 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
         let gpus = format!("{name}x{}", count.unwrap_or(8));
         return Some(Remedy::new("shard", text, command(&gpus)));
     };
-    let names: Vec<String> =
-        gpus.iter().map(|(gpu, fraction)| format!("{} at {fraction}", gpu.name)).collect();
+    let name = |(gpu, fraction): &(&Gpu, Option<f64>)| match fraction {
+        Some(fraction) => format!("{} at {fraction}", as_many(&gpu.name)),
+        None => as_many(&gpu.name),
+    };
+    let names: Vec<String> = gpus.iter().map(name).collect();
     let fits = match need.is_least {
         true => format!("use a larger GPU, from {} on", names.join(" or ")),
         false => format!("use a GPU on which it fits: {}", names.join(", ")),
     };
     let text = format!("{fits}, or {several}: {amount}");
-    Some(Remedy::new("larger-gpu", text, command(&smallest.name)))
+    Some(Remedy::new("larger-gpu", text, command(&as_many(&smallest.name))))
 }
 
 /// Arrays that grow with the square of a length need not exist as a whole.

@@ -9,6 +9,7 @@ mod operations;
 
 use std::cmp::Reverse;
 
+use super::main_cause::{self, CauseKind};
 use super::spare_memory;
 use crate::allocator::AllocatorKind;
 use crate::analysis::facts::unread_outputs;
@@ -28,8 +29,11 @@ const MIN_SHOWN_FRACTION: u64 = 20;
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let reductions = summary.attribution.as_ref().map(|it| reductions(summary, it));
     let points = reductions.unwrap_or_default().into_iter().map(|advice| advice.text);
-    // These take nothing less; the last is slow.
-    let points = larger_fraction(summary).into_iter().chain(points).chain(host_memory(summary));
+    let fraction = larger_fraction(summary);
+    // These take nothing less; the last is slow. What grows fills a larger pool as well, some steps later.
+    let grows = main_cause::main_cause(summary).is_some_and(|it| it.kind == CauseKind::Leak);
+    let (first, late) = if grows { (None, fraction) } else { (fraction, None) };
+    let points = first.into_iter().chain(points).chain(late).chain(host_memory(summary));
     let section = Section::list("ways to reduce memory, not measured", points.collect())?;
     Some(if spare_memory::has_room(summary) { section.into_detail() } else { section })
 }
@@ -129,7 +133,7 @@ fn larger_fraction(summary: &RunSummary) -> Option<String> {
     (is_possible && !failure.fragmented() && needed_bytes <= pool_bytes).then(|| {
         format!(
             "raise JAX's memory fraction to {MAX_FRACTION} (`vramfit run --fraction {MAX_FRACTION}`): the pool then has \
-             {}, and what failed needs {}; what comes after it is not included{}",
+             {}, and what failed needs {}; anything after that is not included{}",
             Bytes(pool_bytes),
             Bytes(needed_bytes),
             describe_scratch(summary, failure.context.program.as_deref(), pool_bytes - needed_bytes)

@@ -16,7 +16,7 @@ pub(super) struct MainCause {
     pub(super) cause_sentence: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CauseKind {
     Fragmentation,
     /// Memory that grows in every step, by more than what is missing.

@@ -70,15 +70,16 @@ pub(in crate::report) fn next_command(summary: &RunSummary) -> Option<Action> {
     }
 }
 
-/// Returns the words of the program; Python without its directory, as vramfit finds it.
-fn words(header: &Header) -> impl Iterator<Item = &str> {
+/// Returns the words of the program's command; Python without its directory, as vramfit finds it.
+pub(super) fn words(header: &Header) -> impl Iterator<Item = &str> {
     header.command.iter().enumerate().map(|(at, word)| match word.rsplit_once('/') {
         Some((_, "python" | "python3")) if at == 0 => "python",
         _ => word,
     })
 }
 
-fn gpu_options(header: &Header) -> String {
+/// Returns the options for the GPUs and hosts of a dry run.
+pub(super) fn gpu_options(header: &Header) -> String {
     let count = match header.machine_gpu_count() {
         0 | 1 => String::new(),
         count => format!("x{count}"),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use vramfit_advice::explain::{ExplainOptions, Explanation, Verdict, explain};
 use vramfit_analysis::report::Report;
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
-use vramfit_model::gpu::{self, GpuSelection};
+use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_model::settings::Version;
 use vramfit_runner::Context;
@@ -44,8 +44,8 @@ pub(crate) struct Args {
     /// Logs, or `-` for standard input [default: standard input]
     #[arg(value_name = "LOG")]
     logs: Vec<PathBuf>,
-    /// GPU that the program ran on, where the log does not name it; see `vramfit gpus`
-    #[arg(long, value_name = "NAME")]
+    /// GPU that the program ran on, where the log does not name it, and how many; see `vramfit gpus`
+    #[arg(long, value_name = "NAME[xN]")]
     gpu: Option<String>,
     /// Release of JAX that the program ran with, where the log does not name it
     #[arg(long, value_name = "VERSION")]
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
             .hint("add it: `-- python train.py`"));
     }
     let options = ExplainOptions {
-        gpu: args.gpu.as_deref().map(gpu::find).transpose()?,
+        gpus: args.gpu.as_deref().map(str::parse).transpose()?,
         jax: args.jax.map(Into::into),
         command: shell_line(args.command.iter().map(AsRef::as_ref)),
         process: None,
@@ -131,8 +131,8 @@ fn program_dryrun(args: &Args, gpus: GpuSelection) -> DryrunSpec {
 
 /// Returns the GPU of the dry runs.
 fn select_gpu(args: &Args, explanation: &Explanation) -> Result<GpuSelection> {
-    match args.gpu.as_deref().or(explanation.figures.gpu) {
-        Some(name) => name.parse(),
+    match args.gpu.clone().or_else(|| explanation.figures.gpu_label()) {
+        Some(label) => label.parse(),
         None => Err(Error::invalid_argument(
             "the log does not name the GPU that dry runs are to be made for",
         )

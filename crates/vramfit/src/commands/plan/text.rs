@@ -1,14 +1,16 @@
 //! What `vramfit plan` prints: a table, and what else there is to know.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 
+use vramfit_advice::explain::batch_option;
 use vramfit_analysis::Bytes;
 use vramfit_analysis::planning::CostKind;
 use vramfit_analysis::report::Extent;
+use vramfit_runner::dryrun::DryrunSpec;
 use vramfit_runner::plan::FoundRow;
 
 use super::results::{PlanResults, gpu_names};
+use crate::command_line::shell_line;
 
 impl PlanResults<'_> {
     /// Returns the results for people: the plans worth choosing, or all that were measured.
@@ -93,7 +95,7 @@ impl PlanResults<'_> {
                 format!("  {:>12}  {name}\n", Bytes(*bytes).to_string())
             };
             text.extend(best.largest.iter().map(line));
-            text += &suggest_range(&self.spec.trial.command);
+            text += &suggest_range(&self.spec.trial);
         }
         text
     }
@@ -113,17 +115,11 @@ impl PlanResults<'_> {
 }
 
 /// Suggests to search the batch, where the command has an option that sets it.
-fn suggest_range(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let option = words.windows(2).find(|pair| {
-        let is_batch = pair[0].starts_with("--") && pair[0].contains("batch");
-        is_batch && pair[1].parse::<u64>().is_ok()
-    });
-    option.map_or_else(String::new, |pair| {
-        format!(
-            "a smaller batch may fit: `vramfit plan --vary batch=1..{} ... {} {{batch}}` finds the largest\n",
-            pair[1], pair[0]
-        )
+fn suggest_range(program: &DryrunSpec) -> String {
+    let command = shell_line(program.command.iter().map(AsRef::as_ref));
+    batch_option(&command).map_or_else(String::new, |option| {
+        let search = option.search_command(&format!("--gpu {}", program.run.gpus.label()));
+        format!("a smaller batch may fit: `{search}` finds the largest\n")
     })
 }
 

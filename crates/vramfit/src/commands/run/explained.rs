@@ -89,7 +89,7 @@ fn report(
 ) {
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
     let options = ExplainOptions {
-        gpu: facts.gpu.as_ref().map(|gpus| gpus.gpu.clone()),
+        gpus: facts.gpu.clone(),
         jax: facts.jax.map(Into::into),
         command: shell_line(words),
         process: Some(facts.process_state()),

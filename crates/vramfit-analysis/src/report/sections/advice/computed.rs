@@ -2,10 +2,12 @@
 
 use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
+use crate::explain::batch_option;
 use crate::gpu;
 use crate::program::memory::{Buffer, Owner, Promotion};
 use crate::program::{ProgramMemory, parse_dimensions};
 use crate::report::phrases::file_name;
+use crate::report::sections::next_command;
 use crate::section::Advice;
 
 /// Activations that are less than one in this many of a program are left out.
@@ -267,12 +269,19 @@ pub(super) fn smaller_batch(
         && memory.bytes_of(Owner::Activations) > 0
         && (memory.bytes_of(Owner::Parameters) > 0 || memory.buffers.iter().any(is_batch));
     let other_bytes = memory.occupied_bytes().saturating_sub(memory.temp_bytes);
+    let search = || {
+        let command: Vec<&str> = next_command::words(&summary.header).collect();
+        match batch_option(&command.join(" ")) {
+            Some(option) => option.search_command(&next_command::gpu_options(&summary.header)),
+            None => "vramfit plan --vary".to_owned(),
+        }
+    };
     (has_batch && other_bytes < capacity_bytes).then(|| Advice {
         bytes: memory.temp_bytes,
         text: format!(
-            "a smaller batch: the temporaries are {}; `vramfit plan --vary` finds the largest batch that \
-             fits",
-            Bytes(memory.temp_bytes)
+            "a smaller batch: the temporaries are {}; `{}` finds the largest batch that fits",
+            Bytes(memory.temp_bytes),
+            search()
         ),
     })
 }
