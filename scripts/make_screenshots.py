@@ -3,12 +3,15 @@
 Needs tmux, Chromium (`make browser`) and the font DejaVu Sans Mono.
 """
 
+import hashlib
 import html
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +22,7 @@ import browser  # noqa: E402
 TRACE = ROOT / "fixtures" / "traces" / "train_gpt-t4.trace"
 RECORDING = ROOT / "fixtures" / "top" / "demo.jsonl"
 IMAGES = ROOT / "docs" / "images"
+REPORT = IMAGES / "report.png"
 # The README shows the rest as text.
 CROP = """
 for (const section of document.querySelectorAll("#sections > section, #help, footer"))
@@ -31,6 +35,39 @@ pre { margin: 0; padding: 14px; width: max-content; color: #d8dce2;
 </style><pre>%s</pre><script>performance.mark("charts drawn")</script>"""
 COLORS = {"2": "#4fb477", "3": "#d9a441", "4": "#5b9bd5", "1": "#e0605a", "6": "#45b5c4"}
 STYLES = {"1": "font-weight:bold", "2": "opacity:.65", "4": "text-decoration:underline"}
+
+
+# The chunk of a picture that tells what text it shows: a keyword and the digest of the text.
+KEYWORD = b"Text digest\0"
+
+
+def open_report(chromium, folder):
+    """Return the part of a report that the picture shows, open in a browser."""
+    report = folder / "report.html"
+    # The recorded program does not fit, so the exit code is 1.
+    command = ["vramfit", "report", TRACE, "--html", report]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    page = chromium.open(report, height=2000)
+    page.run(CROP)
+    return page
+
+
+def text_digest(page):
+    """Return the digest of the text that a page shows."""
+    return hashlib.sha256(page.run("document.body.innerText").encode()).hexdigest().encode()
+
+
+def add_digest(picture, digest):
+    """Return a PNG with the digest of its text in a chunk of its own, behind the header."""
+    chunk = b"tEXt" + KEYWORD + digest
+    chunk = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    end_of_header = 8 + 25
+    return picture[:end_of_header] + chunk + picture[end_of_header:]
+
+
+def shows_text_of(picture, page):
+    """Return whether a PNG was made of a page with the same text."""
+    return b"tEXt" + KEYWORD + text_digest(page) in picture
 
 
 def capture_terminal(folder):
@@ -98,13 +135,9 @@ def main():
     if program is None:
         raise SystemExit("there is no Chromium: `make browser`")
     with tempfile.TemporaryDirectory() as folder, browser.Browser(program) as chromium:
-        report, terminal = Path(folder) / "report.html", Path(folder) / "top.html"
-        # The recorded program does not fit, so the exit code is 1.
-        command = ["vramfit", "report", TRACE, "--html", report]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
-        page = chromium.open(report, height=2000)
-        page.run(CROP)
-        (IMAGES / "report.png").write_bytes(capture_body(page))
+        page = open_report(chromium, Path(folder))
+        REPORT.write_bytes(add_digest(capture_body(page), text_digest(page)))
+        terminal = Path(folder) / "top.html"
         terminal.write_text(convert_to_html(capture_terminal(Path(folder))))
         page = chromium.open(terminal, width=960)
         (IMAGES / "top.png").write_bytes(capture_body(page))

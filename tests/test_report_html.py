@@ -1,10 +1,14 @@
 """The HTML report in a real browser: drawn without complaint, used by mouse and keyboard, inert."""
 
 import json
+import sys
 
 import browser
 import pytest
 from commands import ROOT, run_example, run_vramfit
+
+sys.path.append(str(ROOT / "scripts"))
+import make_screenshots
 
 TRACES = ROOT / "fixtures" / "traces"
 
@@ -392,6 +396,12 @@ def test_hostile_names_are_inert(chromium, pages):
     assert page.run("document.images.length") == 0
     assert not page.run("/[\\u202e\\u001b]/.test(document.body.textContent)")
     assert page.complaints() == []
+
+
+def test_the_picture_of_the_readme_shows_what_the_page_says_now(chromium, tmp_path):
+    page = make_screenshots.open_report(chromium, tmp_path)
+    is_current = make_screenshots.shows_text_of(make_screenshots.REPORT.read_bytes(), page)
+    assert is_current, "make it again: `python scripts/make_screenshots.py`"
 
 
 def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):

@@ -32,7 +32,7 @@ pub(crate) fn explain_failure(
         scanner.push(log);
         let gpus = GpuOverrides::default().gpus(variable).ok();
         let options = ExplainOptions {
-            gpu: gpus.map(|gpus| gpus.gpu),
+            gpus,
             jax: jax.and_then(|jax| jax.parse().ok()).map(Version::into),
             command,
             process: Some(process_state(environment, array_holders)),

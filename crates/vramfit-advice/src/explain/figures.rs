@@ -167,7 +167,7 @@ impl Figures {
 
     fn add_gpu(&mut self, log: &Log, gpus: Option<&GpuSelection>) {
         let gpu = gpus.map(|gpus| &gpus.gpu);
-        self.gpu_count = gpus.map_or_else(|| refusing_gpus(log), |gpus| gpus.count);
+        self.gpu_count = gpus.map_or_else(|| log.count_refusing_gpus(), |gpus| gpus.count);
         let named = log.find_same(|message| match message {
             Message::Gpu { name } => Some(*name),
             _ => None,
@@ -290,18 +290,6 @@ impl Figures {
             false => limit.agrees_with(Size::exact(pool)).then_some(pool),
         }
     }
-}
-
-/// Returns how many GPUs a process has at least of which pools have refused requests: they are numbered from 0.
-fn refusing_gpus(log: &Log) -> u32 {
-    let devices = log.messages().filter_map(|(_, message)| match message {
-        Message::PoolRefusal { device, .. } => *device,
-        _ => None,
-    });
-    let (least, most) =
-        devices.fold((u32::MAX, 0), |(least, most), it| (least.min(it), most.max(it)));
-    // One alone may have any number of the machine's.
-    if least < most { most.saturating_add(1) } else { 1 }
 }
 
 /// Returns `true` if a program has nothing but outputs: nothing of it could be recomputed, and all of it was requested.

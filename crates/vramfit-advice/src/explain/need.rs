@@ -72,9 +72,9 @@ impl Facts<'_> {
         // With unified memory, part of the limit is memory of the host.
         let of_gpu = |limit: u64| (limit as f64 / settings.fraction_in_force().max(1.0)) as u64;
         let limit = self.figures.limit_bytes.map(of_gpu).or(limit).filter(|limit| *limit > 0)?;
-        // What each GPU has is a part of the program already.
-        let bytes = need.bytes.saturating_mul(u64::from(self.figures.gpu_count.max(1)));
-        Some(bytes.div_ceil(limit).max(2))
+        // What each of several GPUs needs is a part of the program already.
+        let gpus = u64::from(self.log.count_refusing_gpus());
+        Some(need.bytes.saturating_mul(gpus).div_ceil(limit).max(gpus + 1))
     }
 
     /// Returns the smallest GPU on which a pool of this fraction has so many bytes, or without one the GPU itself; of

@@ -111,6 +111,19 @@ impl Log {
         })
     }
 
+    /// Returns how many GPUs the program is divided among at least, of which pools have refused requests: they are
+    /// numbered from 0. 1 where nothing tells of more.
+    pub(super) fn count_refusing_gpus(&self) -> u32 {
+        let devices = self.messages().filter_map(|(_, message)| match message {
+            Message::PoolRefusal { device, .. } => *device,
+            _ => None,
+        });
+        let (least, most) =
+            devices.fold((u32::MAX, 0), |(least, most), it| (least.min(it), most.max(it)));
+        // One alone may have any number of the machine's.
+        if least < most { most.saturating_add(1) } else { 1 }
+    }
+
     /// Returns the refusals of the driver to a pool: not those that an allocator without a pool has passed on,
     /// nor those of the autotuner.
     pub(super) fn driver_refusals(&self) -> impl Iterator<Item = (&Event, Size)> {

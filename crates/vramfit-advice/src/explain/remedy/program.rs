@@ -245,7 +245,7 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
         false if need.is_most() => " up to the failure",
         false => "",
     };
-    let on_each = if facts.figures.gpu_count > 1 { " on each" } else { "" };
+    let on_each = if facts.log.count_refusing_gpus() > 1 { " on each" } else { "" };
     let amount = format!("{bound}{} are needed{on_each}{scope}", Bytes(need.bytes));
     let count = facts.gpus_if_sharded(need);
     let several = match count {

@@ -74,10 +74,15 @@ fn reserved(summary: &RunSummary, device: &DeviceSummary) -> Option<Metric> {
     }
     // Twice the peak: a small pool has less room beside what lies in it.
     let fraction = (2.0 * device.peak_bytes as f64 / total as f64 * 100.0).ceil().max(1.0) / 100.0;
+    let less = match summary.verdict().fits {
+        Some(true) => format!("`vramfit run --fraction {fraction}` reserves less, and "),
+        // The run was cut short, or needs more than it shows.
+        _ => String::new(),
+    };
     let outside = header.run.context_bytes.saturating_add(device.outside_bytes);
     let note = format!(
-        "all of the preallocated pool, and about {} outside of it, whatever the program uses; `vramfit run --fraction \
-         {fraction}` reserves less, and with `--no-preallocate` the pool grows as needed",
+        "all of the preallocated pool, and about {} outside of it, whatever the program uses; {less}with \
+         `--no-preallocate` the pool grows as needed",
         Bytes(outside)
     );
     Some(Metric::new("nvidia-smi shows", Value::Bytes(pool.saturating_add(outside)), note))
