@@ -22,6 +22,7 @@ mod short_headline;
 mod training;
 mod training_runs;
 
+pub use crate::section::phrases::{estimated_range, estimated_time};
 pub use crate::section::{
     Action, AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes,
     Content, Curve, Curves, FailedRequest, Marker, Metric, Node, OwnerBytes, Region, Section,

@@ -3,7 +3,8 @@
 use crate::analysis::{RequestContext, RunSummary};
 use crate::program::memory::Undonated;
 pub(super) use crate::section::phrases::{
-    at_line, file_name, line_or_unknown, mebibytes, more_in_json, part_of, range, short_line,
+    at_line, estimated_range, estimated_time, file_name, line_or_unknown, mebibytes, more_in_json,
+    part_of, range, short_line,
 };
 
 /// Returns the bytes of some arguments, and names the largest, as the subject of a sentence: "`x` is", "`x` and 3 more

@@ -23,6 +23,35 @@ pub(crate) fn short_line(site: &str) -> &str {
     site.split_once(" (").map_or(site, |(line, _)| line)
 }
 
+/// Returns an estimated time, in microseconds, with two digits: `6.6 ms`, `43 ms`, `1.2 s`.
+pub fn estimated_time(us: f64) -> String {
+    let (scale, unit) = time_unit(us);
+    format!("{} {unit}", two_digits(us / scale))
+}
+
+/// Returns a time of which a bound that it cannot be below and an estimate are known, in microseconds: `0.8 to 6.6 ms`.
+pub fn estimated_range(low_us: f64, us: f64) -> String {
+    let (scale, _) = time_unit(us);
+    // A bound is not rounded up.
+    let low = (low_us / scale * 10.0).floor() / 10.0;
+    let low = if low < 10.0 { low } else { low.floor() };
+    format!("{} to {}", two_digits(low), estimated_time(us))
+}
+
+/// Returns a unit in which a time is no long number, and its microseconds.
+fn time_unit(us: f64) -> (f64, &'static str) {
+    match us {
+        _ if us < 1e3 => (1.0, "us"),
+        _ if us < 1e6 => (1e3, "ms"),
+        _ => (1e6, "s"),
+    }
+}
+
+fn two_digits(value: f64) -> String {
+    let digits = usize::from(value < 10.0);
+    format!("{value:.digits$}")
+}
+
 /// Returns the range of an amount whose exact value is unknown.
 pub(crate) fn range(low_bytes: u64, high_bytes: u64) -> String {
     let high = Bytes(high_bytes);

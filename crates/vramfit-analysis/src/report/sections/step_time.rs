@@ -2,7 +2,7 @@
 
 use crate::analysis::RunSummary;
 use crate::program::cost::{MAX_UNKNOWN_SHARE, OperationTime, ProgramTime};
-use crate::report::phrases::at_line;
+use crate::report::phrases::{at_line, estimated_range, estimated_time};
 use crate::report::{Metric, Section, Value};
 
 /// More than these would hide the rest of the report; the JSON has more.
@@ -21,7 +21,7 @@ pub(in crate::report) fn metric(summary: &RunSummary) -> Option<Metric> {
     if time.unknown_share() > MAX_UNKNOWN_SHARE {
         note += ", too much to compare times";
     }
-    Some(Metric::new("step time", Value::Text(range(time)), note))
+    Some(Metric::new("step time", Value::Text(estimated_range(time.low_us, time.model_us)), note))
 }
 
 /// The operations that take most.
@@ -43,33 +43,9 @@ fn source(time: &ProgramTime) -> &'static str {
 }
 
 fn point(one: &OperationTime, step: &ProgramTime) -> String {
-    let (scale, unit) = unit(one.model_us);
     let share = Value::Fraction(one.model_us / step.model_us.max(f64::MIN_POSITIVE));
     let known = if one.known { "" } else { ", or longer" };
     let (operation, line) = (&one.operation, at_line(&one.site));
-    let duration = number(one.model_us / scale);
-    format!("{duration} {unit} ({share}{known}): `{operation}`{line}")
-}
-
-fn range(time: &ProgramTime) -> String {
-    let (scale, unit) = unit(time.model_us);
-    // A bound is not rounded up.
-    let low = (time.low_us / scale * 10.0).floor() / 10.0;
-    let low = if low < 10.0 { low } else { low.floor() };
-    let (low, high) = (number(low), number(time.model_us / scale));
-    format!("{low} to {high} {unit}")
-}
-
-/// Returns a unit in which a time is no long number, and its microseconds.
-fn unit(us: f64) -> (f64, &'static str) {
-    match us {
-        _ if us < 1e3 => (1.0, "us"),
-        _ if us < 1e6 => (1e3, "ms"),
-        _ => (1e6, "s"),
-    }
-}
-
-fn number(value: f64) -> String {
-    let digits = usize::from(value < 10.0);
-    format!("{value:.digits$}")
+    let duration = estimated_time(one.model_us);
+    format!("{duration} ({share}{known}): `{operation}`{line}")
 }

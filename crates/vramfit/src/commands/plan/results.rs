@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use vramfit_analysis::planning::{CostKind, LeftAlone, Plan, PlanSource};
 use vramfit_analysis::report::{
     AlternativeKind, PlanRow, PlanSummary, Report, conditions_json, describe_phases,
-    qualify_headline,
+    estimated_time, qualify_headline,
 };
 use vramfit_analysis::{Bytes, Result};
 use vramfit_runner::plan::{FoundPlans, FoundRow, SearchSpec, XlaRemat};
@@ -247,9 +247,9 @@ impl PlanResults<'_> {
         notes.extend(best.xla_remat.map(|remat| describe_xla_remat(remat, &best.row.plan)));
         if best.row.host_memory_bytes > 0 {
             let bytes = Bytes(best.row.host_memory_bytes);
-            let wait = best.time.map_or(0.0, |time| time.host_wait_us / 1e3);
+            let wait = estimated_time(best.time.map_or(0.0, |time| time.host_wait_us));
             notes.push(format!(
-                "the recommended plan keeps {bytes} in pinned host memory for each GPU, and waits {wait:.1} ms of a step for transfers"
+                "the recommended plan keeps {bytes} in pinned host memory for each GPU, and waits {wait} of a step for transfers"
             ));
         }
         if let Some(faster) = self.found.faster.filter(|faster| *faster != self.found.recommended) {
@@ -302,10 +302,8 @@ fn describe_xla_remat(remat: XlaRemat, plan: &Plan) -> String {
     if plan.settings.xla_remat == Some(false) {
         format!("{pass} is off")
     } else if remat.recomputed_us > 0.0 {
-        let milliseconds = remat.recomputed_us / 1e3;
-        format!(
-            "{pass} changes the recommended program: it recomputes for {milliseconds:.1} ms of a step"
-        )
+        let time = estimated_time(remat.recomputed_us);
+        format!("{pass} changes the recommended program: it recomputes for {time} of a step")
     } else {
         let begins = match remat.margin_bytes {
             0 => "it is at its limit already".to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use vramfit_advice::explain::batch_option;
 use vramfit_analysis::Bytes;
 use vramfit_analysis::planning::CostKind;
-use vramfit_analysis::report::Extent;
+use vramfit_analysis::report::{Extent, estimated_range, estimated_time};
 use vramfit_runner::dryrun::DryrunSpec;
 use vramfit_runner::plan::FoundRow;
 
@@ -105,11 +105,10 @@ impl PlanResults<'_> {
         let (Some(time), Some(baseline)) = (found.time, self.found.rows[0].time) else {
             return "unknown".to_owned();
         };
-        let milliseconds = time.model_us / 1e3;
         let change = 100.0 * (time.model_us / baseline.model_us - 1.0);
         match self.spec.wants_fastest {
-            true => format!("{:.1} to {milliseconds:.1} ms {change:+.0} %", time.low_us / 1e3),
-            false => format!("{milliseconds:.1} ms {change:+.0} %"),
+            true => format!("{} {change:+.0} %", estimated_range(time.low_us, time.model_us)),
+            false => format!("{} {change:+.0} %", estimated_time(time.model_us)),
         }
     }
 }
