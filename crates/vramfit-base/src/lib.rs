@@ -5,6 +5,7 @@
 //! | [`bytes`] | amounts of memory, read and shown |
 //! | [`duration`] | durations on the command line |
 //! | [`error`] | errors: kind, message, hint, cause |
+//! | [`files`] | files that a user has named and that cannot be read |
 //! | [`meminfo`] | what Linux says of the host's memory |
 //! | [`nearest`] | the known name that an unknown one probably means |
 //! | [`text`] | names that cannot disturb a terminal, and lines of limited width |
@@ -12,6 +13,7 @@
 pub mod bytes;
 pub mod duration;
 pub mod error;
+pub mod files;
 pub mod meminfo;
 pub mod nearest;
 pub mod text;
