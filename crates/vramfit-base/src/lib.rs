@@ -20,3 +20,7 @@ pub mod text;
 
 pub use bytes::Bytes;
 pub use error::{Error, ErrorKind, Result};
+
+/// The schema of every JSON answer of the command line, the field `schema`. It rises when a field changes its meaning or
+/// goes; fields may be added within a schema. Files that are read back, such as plans and traces, have versions of their own.
+pub const JSON_SCHEMA: u32 = 2;
