@@ -21,7 +21,7 @@ def data(*words, **options):
 def inspect(path, *options):
     done = data("inspect", path, "--json", *options, code=0)
     report = json.loads(done.stdout)
-    assert report["schema"] == 1
+    assert report["schema"] == 2
     assert report["file_bytes"] == path.stat().st_size
     return report
 

@@ -82,7 +82,7 @@ def test_s14_it_stops_cleanly_at_the_limit(tmp_path):
     )
     assert events(lines) == ["start", "step", "step", "step", "stopped"]
     assert lines[-1] == {
-        "schema": 1,
+        "schema": 2,
         "event": "stopped",
         "allocated_bytes": 6 * GIB,
         "requested_bytes": 10 * GIB,

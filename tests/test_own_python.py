@@ -95,7 +95,7 @@ def test_a_script_that_is_not_there_is_named_with_the_nearest(tmp_path):
     (tmp_path / "train.py").write_text("")
     for command in (["tran.py"], ["python", "tran.py"], ["python", "-u", "tran.py"]):
         done = run_vramfit("dryrun", "--gpu", "t4", "--", *command, cwd=tmp_path, code=2)
-        assert "error[command-not-found]: `tran.py` does not exist" in done.stderr
+        assert "error[command-not-found]: there is no file `tran.py`" in done.stderr
         assert "did you mean `train.py`?" in done.stderr
     environment = {"PATH": os.environ["PATH"]}
     done = run_vramfit("dryrun", "--gpu", "24GB", "--", "x.py", env=environment, code=2)

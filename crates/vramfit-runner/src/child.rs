@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vramfit_base::nearest::nearest;
+use vramfit_base::files::missing_file;
 use vramfit_base::{Error, ErrorKind, Result};
 use vramfit_model::trace::ProcessExit;
 
@@ -97,26 +97,7 @@ pub fn resolve_command(program: &OsStr) -> Result<PathBuf> {
 
 /// The error for a program that is named by a path where there is none, with the file there whose name is nearest.
 pub fn does_not_exist(path: &Path) -> Error {
-    let error =
-        Error::new(ErrorKind::CommandNotFound, format!("`{}` does not exist", path.display()));
-    error.hint(match nearest_file(path) {
-        Some(meant) => format!("did you mean `{}`?", meant.display()),
-        None => "check the path; it is relative to the current directory".to_owned(),
-    })
-}
-
-/// Returns the file beside a path whose name is most like it.
-fn nearest_file(path: &Path) -> Option<PathBuf> {
-    let wanted = path.file_name()?.to_str()?;
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?.flatten();
-    let mut names: Vec<String> = entries
-        .filter(|entry| entry.path().is_file())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    names.sort();
-    let meant = *nearest(wanted, names.iter().map(String::as_str)).first()?;
-    Some(path.with_file_name(meant))
+    missing_file(path).with_kind(ErrorKind::CommandNotFound)
 }
 
 /// Starts the command with our own standard streams and waits until it ended, or kills it when its time is up.
@@ -315,7 +296,7 @@ mod tests {
         std::fs::write(&file, "no program").expect("written");
         for (program, expected) in [
             ("no-such-command-vramfit".as_ref(), "directories of `PATH`"),
-            ("./no-such-file-vramfit".as_ref(), "does not exist"),
+            ("./no-such-file-vramfit".as_ref(), "there is no file"),
             (file.as_os_str(), "not executable"),
             (folder.path().as_os_str(), "is a directory"),
         ] {

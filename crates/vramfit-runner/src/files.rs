@@ -1,4 +1,4 @@
-//! Files that cannot be read or written.
+//! Files that cannot be written.
 
 use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::Path;
@@ -20,11 +20,6 @@ pub fn cannot_write(path: &Path, error: std::io::Error) -> Error {
         Some(hint) => refused.hint(hint),
         None => refused,
     }
-}
-
-/// The error for a file that could not be read.
-pub fn cannot_read(path: &Path, error: std::io::Error) -> Error {
-    Error::io(format!("cannot read `{}`", path.display())).cause(error)
 }
 
 /// Rejects a place without space for a file of `bytes`, or where none may be created, before the work

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_analysis::{Error, Result};
-use vramfit_runner::files::cannot_read;
+use vramfit_base::files::cannot_read_with_hint;
 use vramfit_train::MetricsLog;
 
 const FILE_NAME: &str = "metrics.jsonl";
@@ -23,7 +23,7 @@ pub(crate) fn find(path: &Path) -> Option<PathBuf> {
 pub(crate) fn read(path: &Path) -> Result<MetricsLog> {
     let shown = path.display();
     let bytes = std::fs::read(path).map_err(|error| {
-        cannot_read(path, error).hint("pass the directory of a run of `vramfit train`")
+        cannot_read_with_hint(path, error, "pass the directory of a run of `vramfit train`")
     })?;
     // Something else may have written to it; unknown lines are skipped.
     let log = MetricsLog::read(&String::from_utf8_lossy(&bytes));

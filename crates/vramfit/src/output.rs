@@ -16,6 +16,7 @@ use serde_json::json;
 use vramfit_advice::doctor::{self, Line};
 use vramfit_analysis::report::{Extent, Report, TextStyle};
 use vramfit_analysis::{Error, Result};
+use vramfit_base::JSON_SCHEMA;
 
 use crate::ascii;
 
@@ -191,7 +192,7 @@ impl Output {
     pub(crate) fn error(&mut self, error: &Error) {
         if self.json {
             let line = json!({
-                "schema": 1,
+                "schema": JSON_SCHEMA,
                 "error": {
                     "id": error.kind().id(),
                     "message": error.message(),

@@ -2,6 +2,7 @@
 //!
 //! clap finds what is wrong; its own wording and layout are replaced, so that all errors look alike.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -67,33 +68,42 @@ pub(crate) fn check_program(line: &Command, matches: &ArgMatches) -> Result<(), 
     Err(unknown_option(command, first.split('=').next().unwrap_or_default()))
 }
 
-/// Returns clap's error for a line, or that of an unknown option before the program, which clap takes for the program
-/// and then misses what the option would have been.
+/// Returns clap's error for a line, or a better one for what is misspelled in it: clap takes an unknown option before the
+/// program for the program, and an unknown action for the argument that the command has without one.
 pub(crate) fn find_misspelled(
     root: &Command,
     line: &[OsString],
     error: clap::Error,
 ) -> clap::Error {
-    if error.kind() != ClapErrorKind::MissingRequiredArgument {
-        return error;
-    }
     let names = find_command(line);
     let mut command = root;
     for name in &names[1..] {
         command = command.find_subcommand(name).unwrap_or(command);
     }
-    if !command.get_positionals().any(Arg::is_trailing_var_arg_set) {
-        return error;
-    }
     let words = line.iter().map(|word| word.to_string_lossy());
-    let mut words = words.skip_while(|word| Some(&**word) != names.last().map(|name| &**name));
-    words.next();
+    let words = words.skip_while(|word| Some(&**word) != names.last().map(|name| &**name)).skip(1);
+    let words: Vec<_> = words.collect();
+    match error.kind() {
+        ClapErrorKind::MissingRequiredArgument => {
+            find_misspelled_option(command, &words).unwrap_or(error)
+        }
+        ClapErrorKind::ArgumentConflict => find_misspelled_action(command, &words, error),
+        _ => error,
+    }
+}
+
+/// Returns the error of an unknown option before the program.
+fn find_misspelled_option(command: &Command, words: &[Cow<'_, str>]) -> Option<clap::Error> {
+    if !command.get_positionals().any(Arg::is_trailing_var_arg_set) {
+        return None;
+    }
+    let mut words = words.iter();
     while let Some(word) = words.next() {
         let Some(written) = word.strip_prefix("--").filter(|name| !name.is_empty()) else {
             if word.starts_with('-') && word != "--" {
                 continue;
             }
-            return error;
+            return None;
         };
         let (name, value) =
             written.split_once('=').map_or((written, None), |(name, value)| (name, Some(value)));
@@ -103,14 +113,48 @@ pub(crate) fn find_misspelled(
             option.get_long() == Some(name) || aliases.contains(&name)
         };
         match known.find(is_named) {
-            None => return unknown_option(command, &format!("--{name}")),
+            None => return Some(unknown_option(command, &format!("--{name}"))),
             Some(option) if option.get_action().takes_values() && value.is_none() => {
                 words.next();
             }
             Some(_) => {}
         }
     }
-    error
+    None
+}
+
+/// Returns the error of an action that is unknown, of one that comes too late, or of an argument that is one too many. All
+/// of them are a conflict between the action and the argument of a command for clap, and any other conflict is as it was.
+fn find_misspelled_action(
+    command: &Command,
+    words: &[Cow<'_, str>],
+    mut error: clap::Error,
+) -> clap::Error {
+    let Some(later) = error.get(ContextKind::InvalidSubcommand).map(context_values) else {
+        return error;
+    };
+    let later = later.concat();
+    if !command.has_subcommands() {
+        // The line names this action, but after an option, where clap takes it for the argument.
+        let action = ContextValue::String(command.get_name().to_owned());
+        error.insert(ContextKind::InvalidSubcommand, action);
+        return error;
+    }
+    if command.find_subcommand(&later).is_some() {
+        return error;
+    }
+    let known = || command.get_subcommands().map(Command::get_name);
+    let mut earlier = words.iter().take_while(|word| **word != later);
+    let action = earlier.find(|word| !nearest(word, known()).is_empty());
+    let (kind, context, name) = match action {
+        Some(action) => {
+            (ClapErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand, &**action)
+        }
+        None => (ClapErrorKind::UnknownArgument, ContextKind::InvalidArg, &*later),
+    };
+    let mut found = clap::Error::new(kind).with_cmd(command);
+    found.insert(context, ContextValue::String(name.to_owned()));
+    found
 }
 
 /// Returns clap's error for an unknown option.
@@ -202,8 +246,15 @@ pub(crate) fn from_clap(error: &clap::Error, command: &str) -> Error {
             invalid(format!("missing {}", missing.join(" and "))).hint(or_help(None))
         }
         ClapErrorKind::ArgumentConflict => {
-            let other = values(ContextKind::PriorArg).join(" ");
-            if other.is_empty() || other == option {
+            let prior = values(ContextKind::PriorArg);
+            let other = prior.join(" ");
+            let action = values(ContextKind::InvalidSubcommand).concat();
+            if !action.is_empty() {
+                let first = prior.iter().find(|name| name.starts_with('-')).unwrap_or(&other);
+                let outer = command.strip_suffix(&format!(" {action}")).unwrap_or(command);
+                invalid(format!("`{action}` must come before `{first}`"))
+                    .hint(format!("write `{outer} {action}`, then its arguments and options"))
+            } else if other.is_empty() || other == option {
                 invalid(format!("`{option}` is given more than once")).hint("give it once")
             } else {
                 invalid(format!("`{option}` cannot be used with `{other}`"))

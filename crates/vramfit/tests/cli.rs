@@ -47,3 +47,21 @@ fn pages_about_real_gpus() {
         .env("VRAMFIT_CUDA", library)
         .case("../../docs/commands/hold.md");
 }
+
+#[test]
+fn all_recorded_json_has_one_schema() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let expected = format!("{{\"schema\":{},", vramfit_base::JSON_SCHEMA);
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).expect("the recorded lines").flatten() {
+        if entry.path().extension().is_none_or(|end| end != "trycmd") {
+            continue;
+        }
+        let text = std::fs::read_to_string(entry.path()).expect("text");
+        for line in text.lines().filter(|line| line.starts_with("{\"")) {
+            assert!(line.starts_with(&expected), "{}: {line}", entry.path().display());
+            found += 1;
+        }
+    }
+    assert!(found > 8, "{found}");
+}

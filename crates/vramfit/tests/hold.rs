@@ -91,7 +91,7 @@ fn a_part_is_one_of_all_that_programs_can_use() {
     assert_eq!(lines[0]["requested_bytes"], 12 * GIB);
     assert_eq!(lines[1]["allocated_bytes"], 12 * GIB);
     assert_eq!(lines[1]["free_bytes"], 2 * GIB);
-    assert!(lines.iter().all(|line| line["schema"] == 1));
+    assert!(lines.iter().all(|line| line["schema"] == vramfit_base::JSON_SCHEMA));
 }
 
 #[test]

@@ -4,4 +4,5 @@ mod cli;
 mod doctor;
 mod errors;
 mod hold;
+mod missing_files;
 mod run_on_gpus;

@@ -190,7 +190,8 @@ def _read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         if found["schema"] != 1:
             raise InvalidArgumentError(
                 f"`{os.fspath(path)}` has format version {found['schema']}, and this vramfit "
-                "reads version 1"
+                "reads version 1",
+                hint="make one: `vramfit data stats FILE --output stats.json`",
             )
         known = {name.strip("/"): one for name, one in found["datasets"].items()}
         for one in known.values():

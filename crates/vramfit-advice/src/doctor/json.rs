@@ -1,6 +1,7 @@
 //! The report as JSON, as described in `docs/commands/doctor.md`.
 
 use serde::Serialize;
+use vramfit_base::JSON_SCHEMA;
 
 use super::{Check, DoctorReport, Driver, Status, SystemInfo};
 use crate::host::Host;
@@ -30,7 +31,7 @@ impl<'a> DoctorOutput<'a> {
     /// Combines a report with the system information that it is based on.
     pub fn new(report: &'a DoctorReport, info: &'a SystemInfo) -> DoctorOutput<'a> {
         DoctorOutput {
-            schema: 1,
+            schema: JSON_SCHEMA,
             passed: report.passed(),
             counts: Counts {
                 pass: report.count(Status::Pass),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use vramfit_base::files::cannot_read;
 
 use super::chunk::Chunk;
 use super::program_edit::ProgramEdit;
@@ -262,12 +263,7 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::Io`], and those of [`Plan::parse`].
     pub fn read(path: &Path) -> Result<(Plan, PlanSource)> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("cannot read the plan `{}`", path.display());
-            Error::io(message)
-                .cause(error)
-                .hint("check the path; it is relative to the current directory")
-        })?;
+        let text = std::fs::read_to_string(path).map_err(|error| cannot_read(path, error))?;
         Plan::parse(&text, path)
     }
 }

@@ -120,7 +120,7 @@ fn by_line(difference: &RunDiff) -> Table {
     let thousandths = located * 1000 / all.max(1);
     let share = Value::Fraction(thousandths as f64 / 1000.0);
     let note = format!(
-        "total {}; {share} of the bytes that were added or removed have a path or a line",
+        "total {}; {share} of what was added or removed has a path or a line",
         change_value(difference.gap_bytes())
     );
     let columns = ["location", "owner", "A", "B", "change"];

@@ -2,13 +2,12 @@
 //! which settings they differ.
 
 use serde_json::{Value as Json, json};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_train::MetricsLog;
 
 use super::training::{downsample, format_duration, format_metric, value_of};
 use super::{Content, Curve, Curves, Outcome, Report, Section, Table, Value};
 
-/// Version of the JSON object.
-const SCHEMA: u32 = 1;
 /// Curves of a chart; more could not be told apart.
 const MAX_CURVES: usize = 8;
 
@@ -191,7 +190,7 @@ fn json(runs: &[NamedRun], settings: &[String]) -> Json {
             "config": log.config,
         })
     });
-    json!({ "schema": SCHEMA, "differing_settings": settings, "runs": runs.collect::<Vec<_>>() })
+    json!({ "schema": JSON_SCHEMA, "differing_settings": settings, "runs": runs.collect::<Vec<_>>() })
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
             metric("allocator", Value::Text("bfc, fraction 0.75, preallocated".into()), ""),
             metric("jax", Value::Text("0.10.2 (PJRT 0.112)".into()), ""),
         ],
-        json: serde_json::json!({"schema": 1, "fits": true}),
+        json: serde_json::json!({"schema": vramfit_base::JSON_SCHEMA, "fits": true}),
         ..Report::default()
     }
 }

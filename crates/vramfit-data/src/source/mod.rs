@@ -15,7 +15,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_base::{Error, Result};
+use vramfit_base::{Error, Result, files};
 
 pub use file_list::{is_zarr_store, list_files};
 pub use fingerprint::FileFingerprint;
@@ -78,8 +78,8 @@ impl Source {
         let mut options = File::options();
         options.read(true).custom_flags(libc::O_NONBLOCK);
         let opened = open_counted(|| options.open(path));
-        let (file, counted) = opened.map_err(|error| cannot_read(path, &error))?;
-        let metadata = file.metadata().map_err(|error| cannot_read(path, &error))?;
+        let (file, counted) = opened.map_err(|error| cannot_read(path, error))?;
+        let metadata = file.metadata().map_err(|error| cannot_read(path, error))?;
         must_be_regular(&metadata)?;
         let length = metadata.len();
         let bytes = match access {
@@ -202,12 +202,13 @@ impl Source {
 
 /// Returns what the file system says of a file.
 pub(crate) fn read_metadata(path: &Path) -> Result<Metadata> {
-    std::fs::metadata(path).map_err(|error| cannot_read(path, &error))
+    std::fs::metadata(path).map_err(|error| cannot_read(path, error))
 }
 
-fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
-    let failed = Error::io(format!("cannot read the file `{}`", path.display())).cause(error);
-    match is_exhausted(error) {
+fn cannot_read(path: &Path, error: std::io::Error) -> Error {
+    let is_exhausted = is_exhausted(&error);
+    let failed = files::cannot_read(path, error);
+    match is_exhausted {
         true => failed.hint("raise the limit of open files: `ulimit -n 65536`"),
         false => failed,
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use vramfit_base::files::cannot_read;
 
 use super::Gpu;
 use crate::error::{Error, Result};
@@ -51,13 +52,8 @@ impl Calibration {
     /// # Errors
     /// `io` where it cannot be read; `invalid-file` where it is no calibration of this GPU.
     pub fn read(path: &Path, gpu: &Gpu) -> Result<Self> {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Error::io(format!("cannot read `{shown}`"))
-                .cause(error)
-                .hint("check the path; it is relative to the current directory")
-        })?;
-        Self::parse(&text, gpu).map_err(|error| error.context(format!("`{shown}`")))
+        let text = std::fs::read_to_string(path).map_err(|error| cannot_read(path, error))?;
+        Self::parse(&text, gpu).map_err(|error| error.context(format!("`{}`", path.display())))
     }
 
     fn parse(text: &str, gpu: &Gpu) -> Result<Self> {

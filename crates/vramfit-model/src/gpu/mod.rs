@@ -11,7 +11,10 @@ mod host_link;
 mod selection;
 mod target;
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
+use vramfit_base::files::cannot_read;
 
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
@@ -251,8 +254,7 @@ pub fn get(name: &str) -> Option<&'static Gpu> {
 /// ```
 pub fn find(name: &str) -> Result<Gpu> {
     if name.to_ascii_lowercase().ends_with(".toml") {
-        let text = std::fs::read_to_string(name)
-            .map_err(|e| Error::io(format!("cannot read the GPU file `{name}`")).cause(e))?;
+        let text = std::fs::read_to_string(name).map_err(|e| cannot_read(Path::new(name), e))?;
         return parse_gpu(&text)
             .map_err(|e| e.context(format_args!("cannot use the GPU file `{name}`")));
     }

@@ -11,6 +11,7 @@ use std::io::Read;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
+use vramfit_base::files::cannot_read;
 
 use super::compiler_warning::CompilerWarning;
 use super::decoder::{Decoder, ReadResult, ReadStop, read_header};
@@ -78,10 +79,7 @@ impl Reader<File> {
     /// # Errors
     /// [`crate::ErrorKind::Io`] when it cannot be opened, and those of [`Reader::new`].
     pub fn open(path: &Path) -> Result<Reader<File>> {
-        let file = File::open(path).map_err(|error| {
-            let message = format!("cannot read the trace `{}`", path.display());
-            Error::io(message).cause(error)
-        })?;
+        let file = File::open(path).map_err(|error| cannot_read(path, error))?;
         Reader::new(file)
     }
 }

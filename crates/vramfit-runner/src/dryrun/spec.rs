@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use vramfit_base::files::cannot_read;
 use vramfit_base::{Bytes, Result};
 use vramfit_model::gpu::{self, Gpu, GpuSelection};
 use vramfit_model::run_config::RunConfig;
@@ -15,7 +16,6 @@ use super::hosts::HostsSpec;
 use super::remedies::RemedyLevel;
 use crate::context::Context;
 use crate::environment::{unicode_variables, variable};
-use crate::files::cannot_read;
 
 /// A dry run: what it does, and how its program is started.
 #[derive(Clone, Debug)]
@@ -193,8 +193,6 @@ impl DryrunSpec {
 /// # Errors
 /// `io` when the file cannot be read, `invalid-file` when it has no results for that model.
 pub fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
-    let bytes = std::fs::read(path).map_err(|error| {
-        cannot_read(path, error).hint("check the path; it is relative to the current directory")
-    })?;
+    let bytes = std::fs::read(path).map_err(|error| cannot_read(path, error))?;
     gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
 }

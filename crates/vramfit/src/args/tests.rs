@@ -172,11 +172,15 @@ fn whatever_is_written_is_overwritten_by_force_only() {
 
 #[test]
 fn the_whole_report_is_full_everywhere() {
-    let with_full: Vec<String> = all_options("full").into_iter().map(|(words, _)| words).collect();
-    assert_eq!(
-        with_full,
-        ["dryrun", "plan", "check", "explain", "doctor", "report", "replay", "data inspect"]
-    );
+    let names = |options: Vec<(String, Arg)>| -> BTreeSet<String> {
+        options.into_iter().map(|(words, _)| words).collect()
+    };
+    let (mut reports, with_full) = (names(all_options("html")), names(all_options("full")));
+    // It prints the lines of the training; the report is on the page only.
+    assert!(reports.remove("train"));
+    // Long without being the report of a run.
+    reports.extend(["doctor".to_owned(), "data inspect".to_owned()]);
+    assert_eq!(with_full, reports);
     for (words, option) in all_options("full") {
         assert!(matches!(option.get_action(), ArgAction::SetTrue), "{words}");
     }
@@ -223,20 +227,57 @@ fn amounts_and_times_are_written_alike_everywhere() {
     }
 }
 
+/// Returns the error in a line.
+fn error_of(words: &str) -> vramfit_analysis::Error {
+    let line = words.split(' ').map(OsString::from);
+    let line: Vec<OsString> = ["vramfit".into()].into_iter().chain(line).collect();
+    let error = parse(&line, ColorChoice::Never).expect_err(words);
+    usage::from_clap(&error, &usage::find_command(&line).join(" "))
+}
+
+#[test]
+fn an_error_names_what_it_is_about() {
+    for (line, message, hint) in [
+        ("gpus t4 extra", "unexpected argument `extra`", "see `vramfit gpus --help`"),
+        ("gpus t4 show", "`show` must come before `[NAME]`", "write `vramfit gpus show`"),
+        ("gpus --force show t4", "`show` must come before `--force`", "write `vramfit gpus show`"),
+        ("data inspect a.h5 b.h5", "unexpected argument `b.h5`", "see `vramfit data inspect"),
+    ] {
+        let error = error_of(line);
+        assert_eq!(error.message(), message, "{line}");
+        assert!(error.hint_text().is_some_and(|it| it.starts_with(hint)), "{line}: {error:?}");
+    }
+    for (words, command) in all_commands() {
+        let options = command.get_arguments().filter(|option| !option.is_global_set());
+        let long = options.filter_map(Arg::get_long).map(|option| format!("{words} --{option}"));
+        let plain = [" a", " a b c", " a b c d --", " --json -- a b c"];
+        let lines =
+            long.flat_map(|option| ["", " a b c d", "=a a b c"].map(|rest| option.clone() + rest));
+        for line in plain.map(|rest| words.clone() + rest).into_iter().chain(lines) {
+            let line_words = ["vramfit"].into_iter().chain(line.split(' ')).map(OsString::from);
+            let line_words: Vec<OsString> = line_words.collect();
+            if parse(&line_words, ColorChoice::Never).is_err() {
+                assert!(!error_of(&line).message().contains("``"), "{line}: {:?}", error_of(&line));
+            }
+        }
+    }
+}
+
 #[test]
 fn every_misspelled_option_and_command_gets_a_suggestion() {
-    let hint = |words: &str| {
-        let line = words.split(' ').map(OsString::from);
-        let line: Vec<OsString> = ["vramfit".into()].into_iter().chain(line).collect();
-        let error = parse(&line, ColorChoice::Never).expect_err("it is misspelled");
-        let command = usage::find_command(&line).join(" ");
-        usage::from_clap(&error, &command).hint_text().unwrap_or_default().to_owned()
-    };
+    let hint = |words: &str| error_of(words).hint_text().unwrap_or_default().to_owned();
     let global = Cli::command().get_arguments().cloned().collect::<Vec<_>>();
     for (words, command) in all_commands() {
-        if !words.contains(' ') {
-            let misspelled = &words[..words.len() - 1];
-            assert!(hint(misspelled).contains(&format!("`{words}`")), "{}", hint(misspelled));
+        let name = command.get_name();
+        let misspelled = &words[..words.len() - 1];
+        // Alone, the action of a command that also works without one may be its argument.
+        let alone = words.split_once(' ').is_none_or(|(outer, _)| outer != "gpus");
+        for line in alone
+            .then(|| misspelled.to_owned())
+            .into_iter()
+            .chain([format!("{misspelled} argument"), format!("{misspelled} --force argument")])
+        {
+            assert_eq!(hint(&line), format!("did you mean `{name}`?"), "{line}");
         }
         for option in command.get_arguments().chain(&global).filter_map(Arg::get_long) {
             let misspelled = format!("{words} --{option}{}", &option[option.len() - 1..]);

@@ -6,7 +6,7 @@ use vramfit_analysis::diff::{RunDiff, diff_runs};
 use vramfit_analysis::report::Report;
 use vramfit_analysis::{Bytes, Result};
 
-use super::results::{JsonArgs, PageArgs, print_report, write_page};
+use super::results::{FullArgs, JsonArgs, PageArgs, print_report, write_page};
 use crate::output::Output;
 use crate::status::Status;
 use crate::trace_progress::load_until;
@@ -38,6 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     fail_above: Option<Bytes>,
     #[command(flatten)]
+    text: FullArgs,
+    #[command(flatten)]
     pub(crate) json: JsonArgs,
     #[command(flatten)]
     page: PageArgs,
@@ -54,7 +56,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let load = |trace: &Path| load_until(trace, u64::MAX, output);
     let difference = diff_runs(&load(&args.a)?, &load(&args.b)?);
     let report = Report::from_diff(&difference);
-    print_report(&report, true, &json, output)?;
+    print_report(&report, args.text.full, &json, output)?;
     write_page(&report, html.as_deref(), args.force, output)?;
     Ok(args.fail_above.map_or(Status::Yes, |most| verdict(&difference, most, output)))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use vramfit_analysis::{Bytes, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_runner::Context;
 
 use super::results::JsonArgs;
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let json = args.json.target(args.force)?;
     let request = json!({ "format": args.format, "output": path });
     let result = run.perform("export", &args.model, request, context, output, &json)?;
-    json.write(&json!({ "schema": 1, "result": result }), output)?;
+    json.write(&json!({ "schema": JSON_SCHEMA, "result": result }), output)?;
     if json.is_stdout() {
         return Ok(Status::Yes);
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Subcommand;
 use serde_json::json;
 use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_model::gpu::{self, Certainty, Gpu, Platform};
 
 use super::results::JsonFileArgs;
@@ -59,8 +60,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     };
     let gpu = name.map(|name| gpu::find(name)).transpose()?;
     let (value, text) = match &gpu {
-        None => (json!({"schema": 1, "gpus": gpu::all()}), render_table(gpu::all())),
-        Some(gpu) => (json!({"schema": 1, "gpu": gpu}), render_details(gpu)),
+        None => (json!({"schema": JSON_SCHEMA, "gpus": gpu::all()}), render_table(gpu::all())),
+        Some(gpu) => (json!({"schema": JSON_SCHEMA, "gpu": gpu}), render_details(gpu)),
     };
     // In `--json t4` the GPU is the name of a file.
     let file = args.results().json.path().and_then(Path::to_str).filter(|_| gpu.is_none());

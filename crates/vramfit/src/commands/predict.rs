@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_runner::Context;
 
 use super::data::grouped;
@@ -115,7 +116,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         "force": args.force,
     });
     let result = run.perform("predict", &args.model, request, context, output, &json)?;
-    json.write(&json!({ "schema": 1, "result": result }), output)?;
+    json.write(&json!({ "schema": JSON_SCHEMA, "result": result }), output)?;
     if json.is_stdout() {
         return Ok(Status::Yes);
     }

@@ -8,6 +8,7 @@ use vramfit_analysis::analysis;
 use vramfit_analysis::analysis::ReplayOverrides;
 use vramfit_analysis::report::{Extent, Report};
 use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_base::files::cannot_read;
 use vramfit_model::gpu;
 use vramfit_model::settings::{self, FractionPolicy};
 use vramfit_model::trace::{EventSource, Reader, RequestList};
@@ -105,12 +106,11 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// Opens a trace or a list of requests, whichever it is.
 fn open(path: &Path) -> Result<Box<dyn EventSource>> {
-    let shown = path.display();
-    let cannot =
-        |error: std::io::Error| Error::io(format!("cannot read the trace `{shown}`")).cause(error);
+    let cannot = |error| cannot_read(path, error);
     let mut file = BufReader::new(File::open(path).map_err(cannot)?);
     let beginning = file.fill_buf().map_err(cannot)?;
     if beginning.starts_with(ZSTD_MAGIC) {
+        let shown = path.display();
         let message = format!("`{shown}` is compressed");
         return Err(
             Error::invalid_file(message).hint(format!("decompress it first: `zstd -d {shown}`"))

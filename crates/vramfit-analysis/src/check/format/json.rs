@@ -1,6 +1,7 @@
 //! For programs.
 
 use serde_json::{Value, json};
+use vramfit_base::JSON_SCHEMA;
 
 use crate::check::outcome::Outcome;
 use crate::check::report::Row;
@@ -12,7 +13,7 @@ impl CheckReport {
     /// Returns the JSON.
     pub fn to_json(&self) -> Value {
         json!({
-            "schema": 1,
+            "schema": JSON_SCHEMA,
             "passes": self.passes(),
             "base": (!self.base.is_empty()).then_some(&self.base),
             "rows": self.rows.iter().map(|row| row_json(self, row)).collect::<Vec<_>>(),

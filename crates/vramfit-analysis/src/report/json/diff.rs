@@ -1,12 +1,10 @@
 //! What `vramfit diff --json` prints.
 
 use serde_json::{Value, json};
+use vramfit_base::JSON_SCHEMA;
 
 use crate::diff::{EntryGroup, RunDiff, RunInfo};
 use crate::report::diff::to_i64;
-
-/// Version of the object; it changes when a key changes its meaning or goes away.
-const SCHEMA: u32 = 1;
 
 pub(in crate::report) fn diff(difference: &RunDiff, caveats: &[String]) -> Value {
     let (changed, located) = difference.explained_bytes();
@@ -27,7 +25,7 @@ pub(in crate::report) fn diff(difference: &RunDiff, caveats: &[String]) -> Value
         })
     });
     json!({
-        "schema": SCHEMA,
+        "schema": JSON_SCHEMA,
         "difference_bytes": to_i64(difference.gap_bytes()),
         "changed_bytes": saturate(changed),
         "located_bytes": saturate(located),

@@ -1,6 +1,7 @@
 //! What `vramfit dryrun --json` prints.
 
 use serde_json::{Value, json};
+use vramfit_base::JSON_SCHEMA;
 
 use super::attribution::{attribution, cause, owners};
 use super::merge;
@@ -9,9 +10,6 @@ use crate::analysis::{
 };
 use crate::program::cost::{MAX_UNKNOWN_SHARE, ProgramTime};
 use crate::report::sections::{conditions, settings};
-
-/// Version of the object; it changes when a key changes its meaning or goes away.
-const SCHEMA: u32 = 2;
 
 pub(in crate::report) fn dryrun(summary: &RunSummary, caveats: &[String]) -> Value {
     merge([
@@ -29,7 +27,7 @@ fn outcome(summary: &RunSummary) -> Value {
     let header = &summary.header;
     let max_total = Some(header.max_total_memory_bytes()).filter(|max| *max > 0);
     json!({
-        "schema": SCHEMA,
+        "schema": JSON_SCHEMA,
         "jax": header.jax,
         "gpu": {
             "name": header.gpu().name,

@@ -1,12 +1,10 @@
 //! What `vramfit explain --json` prints.
 
 use serde_json::{Value, json};
+use vramfit_base::JSON_SCHEMA;
 
 use crate::explain::{Cause, Explanation, Figures, Remedy, Verdict};
 use crate::settings::MAX_FRACTION;
-
-/// Version of the object; it changes when a key changes its meaning or goes away.
-const SCHEMA: u32 = 1;
 
 pub(in crate::report) fn explain(explanation: &Explanation) -> Value {
     let verdict = match explanation.verdict() {
@@ -24,7 +22,7 @@ pub(in crate::report) fn explain(explanation: &Explanation) -> Value {
         })
     });
     json!({
-        "schema": SCHEMA,
+        "schema": JSON_SCHEMA,
         "verdict": verdict,
         "causes": explanation.causes.iter().map(cause).collect::<Vec<_>>(),
         "figures": figures(&explanation.figures),

@@ -1,4 +1,4 @@
-//! The JSON objects of reports. Keys are only ever added within a schema.
+//! The JSON objects of reports; their version is [`vramfit_base::JSON_SCHEMA`].
 
 mod attribution;
 mod diff;

@@ -1,17 +1,15 @@
 //! What `vramfit replay --json` prints.
 
 use serde_json::{Value, json};
+use vramfit_base::JSON_SCHEMA;
 
 use super::dryrun::out_of_memory;
 use crate::analysis::{Comparison, RunSummary};
 
-/// Version of the object; it changes when a key changes its meaning or goes away.
-const SCHEMA: u32 = 1;
-
 pub(in crate::report) fn replay(comparison: &Comparison, caveats: &[String]) -> Value {
     let before = comparison.before.as_ref();
     json!({
-        "schema": SCHEMA,
+        "schema": JSON_SCHEMA,
         "fits": comparison.fits(),
         "before": before.map(|before| side(before, before.fits())),
         "after": side(&comparison.after, comparison.fits()),

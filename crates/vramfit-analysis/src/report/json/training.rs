@@ -1,11 +1,8 @@
 //! What `vramfit report --json` prints of a training run.
 
 use serde_json::{Value, json};
-
+use vramfit_base::JSON_SCHEMA;
 use vramfit_train::MetricsLog;
-
-/// Version of the object; it changes when a key changes its meaning or goes away.
-const SCHEMA: u32 = 1;
 
 pub(in crate::report) fn training(log: &MetricsLog) -> Value {
     let epochs = log.epochs.iter().map(|epoch| {
@@ -28,7 +25,7 @@ pub(in crate::report) fn training(log: &MetricsLog) -> Value {
         })
     });
     json!({
-        "schema": SCHEMA,
+        "schema": JSON_SCHEMA,
         "stop_reason": log.stop_reason(),
         "steps": log.step,
         "sessions": log.sessions,

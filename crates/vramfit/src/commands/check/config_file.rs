@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use vramfit_analysis::check::{CheckConfig, Entry};
 use vramfit_analysis::{Error, Result};
+use vramfit_base::files::cannot_read;
 use vramfit_base::nearest::nearest;
-use vramfit_runner::files::cannot_read;
 
 use super::git::Repository;
 use super::shown_path;

@@ -22,9 +22,10 @@ use vramfit_analysis::check::{
 };
 use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
+use vramfit_base::files::cannot_read;
 use vramfit_runner::Context;
 use vramfit_runner::dryrun::open_compilation_cache;
-use vramfit_runner::files::{cannot_read, cannot_write};
+use vramfit_runner::files::cannot_write;
 use vramfit_runner::interruption::{self, Interruption};
 use vramfit_runner::program;
 use vramfit_runner::scratch::TempDirectory;

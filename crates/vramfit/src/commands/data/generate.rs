@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_data::generate::{GenerateOptions, GeneratedData, Kind, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 
@@ -260,7 +261,7 @@ fn output_of(
         })
     });
     json!({
-        "schema": 1,
+        "schema": JSON_SCHEMA,
         "file": args.file.display().to_string(),
         "kind": request.kind.name(),
         "samples": request.samples,

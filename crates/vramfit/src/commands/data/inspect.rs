@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use vramfit_analysis::{Bytes, Error, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_data::inspect::{FileReport, InspectOptions, inspect_file};
 
 use super::inspect_text::render_report;
@@ -80,7 +81,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         },
     )?;
     let file = args.file.display().to_string();
-    json.write(&InspectOutput { schema: 1, file, report: &report }, output)?;
+    json.write(&InspectOutput { schema: JSON_SCHEMA, file, report: &report }, output)?;
     if !json.is_stdout() {
         output.text(&render_report(&args.file, &report, args.seed, args.full))?;
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_data::inspect::{InspectOptions, inspect_file};
 use vramfit_data::load::{ColumnOptions, LoaderOptions};
 use vramfit_data::source::list_files;
@@ -50,6 +51,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) results: JsonFileArgs,
 }
+
+/// Version of the file of `--output`, which `vramfit.data` reads.
+const FILE_SCHEMA: u32 = 1;
 
 /// The statistics of several datasets; the version of the format is `schema`.
 #[derive(Serialize)]
@@ -104,15 +108,17 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         return Err(Error::invalid_argument(format!("no dataset can be read: `{dataset}`: {why}"))
             .hint("name one: `--dataset PATH`"));
     }
-    let file = StatisticsFile { schema: 1, files: names.collect(), datasets: found, skipped };
+    let file =
+        StatisticsFile { schema: FILE_SCHEMA, files: names.collect(), datasets: found, skipped };
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&file)
             .map_err(|error| Error::io("the statistics cannot be written as JSON").cause(error))?;
         write(path, &(text + "\n"), args.results.force)?;
     }
-    json.write(&file, output)?;
+    let answer = StatisticsFile { schema: JSON_SCHEMA, ..file };
+    json.write(&answer, output)?;
     if !json.is_stdout() {
-        output.text(&render(&file))?;
+        output.text(&render(&answer))?;
     }
     Ok(Status::Yes)
 }

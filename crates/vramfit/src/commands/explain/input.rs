@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_advice::explain::{Log, LogScanner};
 use vramfit_analysis::{Error, ErrorKind, Result};
-use vramfit_runner::files::cannot_read;
+use vramfit_base::files::cannot_read;
 
 use crate::files::is_standard_output;
 use crate::output::Output;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use vramfit_advice::explain::{ExplainOptions, Explanation, Verdict, explain};
 use vramfit_analysis::report::Report;
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::files::cannot_read_with_hint;
 use vramfit_model::gpu::GpuSelection;
 use vramfit_model::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_model::settings::Version;
@@ -74,10 +75,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let json = args.json.target(args.force)?;
     let html = args.page.file(args.force)?;
-    if let Some(path) = args.with.as_deref().filter(|path| !path.is_file()) {
-        let message = format!("`{}` is not a file", path.display());
+    if let Some(path) = args.with.as_deref() {
         let hint = "name the trace of a dry run, or a plan of `vramfit plan`";
-        return Err(Error::io(message).hint(hint));
+        let metadata = std::fs::metadata(path);
+        if !metadata.map_err(|error| cannot_read_with_hint(path, error, hint))?.is_file() {
+            return Err(Error::io(format!("`{}` is not a file", path.display())).hint(hint));
+        }
     }
     let is_plan = |path: &&Path| path.extension().is_some_and(|end| end == "toml");
     let plan = args.with.as_deref().filter(is_plan);

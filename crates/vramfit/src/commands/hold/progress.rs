@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 use vramfit_analysis::{Bytes, Result};
+use vramfit_base::JSON_SCHEMA;
 
 use super::backend::{MemoryStatus, OtherProcess, Verification};
 use crate::commands::results::JsonLines;
@@ -199,7 +200,7 @@ impl<'a> HoldReporter<'a> {
     }
 
     fn write_event(&mut self, event: &str, details: impl Serialize) -> Result<()> {
-        self.json.write(&Event { schema: 1, event, details }, self.output)
+        self.json.write(&Event { schema: JSON_SCHEMA, event, details }, self.output)
     }
 }
 

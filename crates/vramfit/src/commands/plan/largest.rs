@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use vramfit_analysis::report::{conditions_json, qualify_headline};
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_runner::Context;
 use vramfit_runner::plan::{FoundLargest, LargestSpec, find_largest};
 
@@ -36,7 +37,7 @@ fn to_json(found: &FoundLargest, spec: &LargestSpec) -> Value {
     let rejected = largest.rejected.iter();
     let rejected = rejected.map(|(number, error)| json!({"number": number, "error": error}));
     json!({
-        "schema": 1,
+        "schema": JSON_SCHEMA,
         "gpu": spec.trial.run.gpus.name,
         "limit_bytes": found.limit_bytes,
         "name": spec.number.name,

@@ -7,6 +7,7 @@ use vramfit_analysis::report::{
     estimated_time, qualify_headline,
 };
 use vramfit_analysis::{Bytes, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_runner::plan::{FoundPlans, FoundRow, SearchSpec, XlaRemat};
 
 use crate::command_line::shell_line;
@@ -44,7 +45,7 @@ impl PlanResults<'_> {
     pub(super) fn to_json(&self) -> Value {
         let row = |found: &FoundRow| self.row_json(found);
         json!({
-            "schema": 1,
+            "schema": JSON_SCHEMA,
             "gpus": gpu_names(self.spec),
             "budget_bytes": self.spec.budget.map(|budget| budget.0),
             "meets_budget": self.spec.is_met(&self.found.rows[self.found.recommended].row),

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use vramfit_analysis::{Error, ErrorKind, Result};
-use vramfit_runner::files::cannot_read;
+use vramfit_base::files::cannot_read;
 
 use super::sample::{SCHEMA, Sample};
 

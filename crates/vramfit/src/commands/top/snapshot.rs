@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use vramfit_analysis::Bytes;
+use vramfit_base::JSON_SCHEMA;
 use vramfit_model::host::{HostGpu, Mig, Process};
 use vramfit_model::published::{
     ClientSettings, DeviceSample, Liveness, PublishedDevice, StatsHeader, StatsStatus,
@@ -222,7 +223,7 @@ impl Snapshot {
         let host = sample.host.as_ref();
         let unavailable = sample.no_driver.as_ref();
         Snapshot {
-            schema: 1,
+            schema: JSON_SCHEMA,
             at_unix_ms: sample.at_unix_ms,
             driver: host.and_then(|host| host.driver.clone()),
             cuda: host.and_then(|host| host.cuda.clone()),

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use vramfit_analysis::analysis::{Condition, RunSummary, load_summary};
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_model::run_config::RunConfig;
 use vramfit_runner::Context;
 use vramfit_runner::dryrun::{self, DryrunSpec, with_output_tail};
@@ -54,7 +55,7 @@ pub(super) fn run(
         return Err(Error::new(ErrorKind::Internal, "no batch size was tried"));
     };
     let found = json!({
-        "schema": 1,
+        "schema": JSON_SCHEMA,
         "gpu": gpu,
         "fits": first.fits,
         "batch_size": wanted,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use vramfit_analysis::{Bytes, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_base::text::{width, wrap};
 use vramfit_runner::Context;
 use vramfit_train::{Config, PythonName};
@@ -26,7 +27,7 @@ pub(super) fn report(
     output: &mut Output,
 ) -> Result<Status> {
     let plan = json!({
-        "schema": 1,
+        "schema": JSON_SCHEMA,
         "config": config,
         "data": info,
         "parameters": parameters,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use vramfit_analysis::{Error, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_runner::Context;
 
 use super::datasets;
@@ -51,7 +52,7 @@ pub(super) fn run(
         "info": info,
     });
     let result = run.perform("evaluate", model, request, context, output, json)?;
-    json.write(&json!({ "schema": 1, "result": result }), output)?;
+    json.write(&json!({ "schema": JSON_SCHEMA, "result": result }), output)?;
     if !json.is_stdout() {
         output.text(&table(&result))?;
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_analysis::report::{Extent, Report};
 use vramfit_analysis::{Error, Result};
-use vramfit_runner::files::cannot_read;
+use vramfit_base::files::{cannot_read, missing_directory};
 
 use crate::commands::results::{JsonTarget, write_page};
 use crate::files::writable;
@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 4;
 /// Lists the runs.
 ///
 /// # Errors
-/// `invalid-argument` when there are none; `io` when the directory cannot be read, or the page not be written.
+/// `invalid-argument` when there are none; `io` when the directory does not exist or cannot be read, or the page not be written.
 pub(super) fn run(
     directory: &Path,
     html: Option<&Path>,
@@ -27,6 +27,10 @@ pub(super) fn run(
     output: &mut Output,
 ) -> Result<Status> {
     let html = html.map(|path| writable(path, force)).transpose()?;
+    let hint = "name a directory that has those of `vramfit train` or `fit`, such as `runs`";
+    if !directory.exists() {
+        return Err(missing_directory(directory, hint));
+    }
     let mut found = Vec::new();
     find_runs(directory, MAX_DEPTH, &mut found).map_err(|error| cannot_read(directory, error))?;
     found.sort();
@@ -44,8 +48,7 @@ pub(super) fn run(
     }
     if runs.is_empty() {
         let message = format!("there are no training runs in `{}`", directory.display());
-        return Err(Error::invalid_argument(message)
-            .hint("name a directory that has those of `vramfit train` or `fit`, such as `runs`"));
+        return Err(Error::invalid_argument(message).hint(hint));
     }
     let report = Report::from_training_runs(&runs);
     json.write(&report.json, output)?;

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::files::cannot_read_with_hint;
 use vramfit_runner::Context;
-use vramfit_runner::files::cannot_read;
 use vramfit_runner::interruption::Interruption;
 use vramfit_train::Config;
 
@@ -258,7 +258,7 @@ fn ensure_directory_is_no_file(config: &Config) -> Result<()> {
 /// Reads the configuration file.
 fn read(file: &Path, overrides: &[String]) -> Result<Config> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        cannot_read(file, error).hint("`vramfit train --init train.toml` writes a template")
+        cannot_read_with_hint(file, error, "`vramfit train --init train.toml` writes a template")
     })?;
     Config::read(file, &text, overrides)
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use vramfit_analysis::report::Report;
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::JSON_SCHEMA;
 use vramfit_runner::child;
 
 use super::request::{NonFiniteCause, Outcome, OutcomeKind};
@@ -58,7 +59,7 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
     }
     if ran && run.is_primary {
         let result = json!({
-            "schema": 1,
+            "schema": JSON_SCHEMA,
             "outcome": outcome.kind,
             "directory": run.directory,
             "result": outcome.result,

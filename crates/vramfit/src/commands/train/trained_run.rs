@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 use vramfit_analysis::{Error, ErrorKind, Result};
+use vramfit_base::files::{cannot_read, missing_directory};
 use vramfit_data::write::Number;
 use vramfit_runner::Context;
 use vramfit_runner::child;
-use vramfit_runner::files::cannot_read;
 use vramfit_train::{Config, RecordedData, RunRecord};
 
 use super::datasets::{Column, column};
@@ -49,10 +49,14 @@ impl TrainedRun {
     /// Reads the record of a run.
     ///
     /// # Errors
-    /// `invalid-argument` when it is not the directory of a run of `vramfit train`.
+    /// `io` when there is no such directory, `invalid-argument` when it is not that of a run of `vramfit train`.
     pub(crate) fn read(directory: &Path) -> Result<TrainedRun> {
         let file = directory.join("run.json");
         let shown = directory.display();
+        let hint = "name the directory that `vramfit train` wrote, such as `runs/train`";
+        if !directory.exists() {
+            return Err(missing_directory(directory, hint));
+        }
         if !file.exists() {
             let message = format!("`{shown}` is not the directory of a run: it has no `run.json`");
             return Err(Error::invalid_argument(message).hint(
@@ -60,7 +64,7 @@ impl TrainedRun {
                     true => {
                         "it was written by an earlier version: resume the run once with this one"
                     }
-                    false => "name the directory that `vramfit train` wrote, such as `runs/train`",
+                    false => hint,
                 },
             ));
         }
@@ -87,8 +91,10 @@ impl TrainedRun {
     pub(crate) fn inputs(&self, file: &Path, dataset: Option<&str>) -> Result<Column> {
         let name = dataset.unwrap_or(&self.data.inputs.dataset);
         let found = column(file, name).map_err(|error| match dataset {
-            None => error.hint("name the dataset of the inputs with `--inputs`"),
-            Some(_) => error,
+            None if error.kind() != ErrorKind::Io => {
+                error.hint("name the dataset of the inputs with `--inputs`")
+            }
+            _ => error,
         })?;
         let trained = &self.data.inputs.shape[1..];
         if found.row() != trained {
