@@ -85,17 +85,30 @@ def test_a_loader_is_pickled_with_its_position(tmp_path):
     assert [batch["y"].tolist() for batch in other] == whole[1:]
 
 
-def test_two_threads_on_one_iterator_are_an_error(tmp_path):
+@pytest.mark.parametrize(
+    "read",
+    [
+        iter,
+        lambda loader: iter(loader.to_device()),
+        lambda loader: loader.to_device().epoch(0),
+        lambda loader: iter(Mixture({"one": loader})),
+        lambda loader: iter(Mixture({"one": loader}).to_device()),
+    ],
+    ids=["loader", "to_device", "epoch", "mixture", "mixture.to_device"],
+)
+def test_two_threads_on_one_iterator_are_an_error(tmp_path, read):
     folder = tmp_path / "shards"
     write_shards(folder, [50])
     started, may_end = threading.Event(), threading.Event()
 
-    class SlowLock:
+    class SlowLoader:
         """Holds the loader while another thread asks for a batch."""
 
         def __init__(self, native):
             self.native = native
-            self.position = native.position
+
+        def __getattr__(self, name):
+            return getattr(self.native, name)
 
         def next(self):
             started.set()
@@ -103,15 +116,32 @@ def test_two_threads_on_one_iterator_are_an_error(tmp_path):
             return self.native.next()
 
     loader = Loader(folder, "y", batch_size=8)
-    batches = iter(loader)
-    loader._native = SlowLock(loader._native)
-    thread = threading.Thread(target=lambda: next(batches))
+    loader._native = SlowLoader(loader._native)
+    batches = read(loader)
+    got = []
+    thread = threading.Thread(target=lambda: got.append(next(batches)))
     thread.start()
     assert started.wait(20)
     with pytest.raises(InvalidArgumentError, match="another thread"):
         next(batches)
     may_end.set()
     thread.join()
+    got.extend(batches)
+    # The thread that failed took nothing from the one that reads.
+    expected = [batch["y"] for batch in Loader(folder, "y", batch_size=8)]
+    assert len(got) == len(expected)
+    for batch, values in zip(got, expected, strict=True):
+        assert np.array_equal(batch["y"], values)
+
+
+def test_a_mixture_can_be_pickled(tmp_path):
+    write_shards(tmp_path / "shards", [50])
+    mixture = Mixture({"one": Loader(tmp_path / "shards", "y", batch_size=8)})
+    batches = iter(mixture)
+    next(batches)
+    copy = pickle.loads(pickle.dumps(mixture))
+    for one, other in zip(copy, batches, strict=True):
+        assert np.array_equal(one["y"], other["y"])
 
 
 @pytest.mark.parametrize("storage", STORAGES)

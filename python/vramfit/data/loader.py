@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from vramfit.data.arguments import (
     open_native,
 )
 from vramfit.data.checks import (
+    ReadLock,
     as_integer,
     check_booleans,
     check_counts,
@@ -242,7 +242,7 @@ class Loader:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         self._datasets = {column.name: column.dataset for column in columns}
         self._pipeline.check_batches(self.max_batches)
-        self._lock = threading.Lock()
+        self._lock = ReadLock()
         # After the last batch that the program has; the native loader has read further.
         self._position: tuple[int, int] | None = None
         self._generation = 0
@@ -387,13 +387,7 @@ class Loader:
 
         With `same_shape`, the last batch is padded instead of being smaller.
         """
-        if not self._lock.acquire(blocking=False):
-            raise InvalidArgumentError(
-                "another thread is reading a batch from this loader",
-                hint="create a loader for each thread, with `rank` and `world` to share the samples"
-                ", or read in one thread",
-            )
-        try:
+        with self._lock:
             if generation != self._generation:
                 raise ended_iterator_error()
             is_partial = self._last_batch == "partial" and not same_shape
@@ -407,8 +401,6 @@ class Loader:
             if transformed is not None:
                 self._position = transformed[1]
             return transformed
-        finally:
-            self._lock.release()
 
     def _read(self, *, is_partial: bool) -> TransformTask | None:
         """Return the next batch before its transform, and where it begins and ends."""
