@@ -12,7 +12,6 @@ from commands import run_vramfit
 from data_files import (
     COLUMNS,
     STORAGES,
-    as_set,
     collect,
     encode,
     read_series,
@@ -350,54 +349,6 @@ def test_sequences_of_numbers_are_refused_with_the_way_to_store_them(tmp_path, k
     with pytest.raises(VramfitError, match="variable-length sequences") as caught:
         Loader(tmp_path / "f.h5", "x", batch_size=1, **options)
     assert "where each sequence begins in another, which `Ragged` reads" in caught.value.hint
-
-
-@pytest.mark.parametrize("libver", ["earliest", "latest"])
-@pytest.mark.parametrize("storage", [{}, {"chunks": (5, 4), "compression": "gzip"}])
-def test_packed_values_are_unpacked_by_the_attributes_of_each_file(tmp_path, storage, libver):
-    expected = []
-    rng = np.random.default_rng(0)
-    for number, (kind, fill) in enumerate(
-        (("i2", -32767), (">i2", -9), ("f4", 1e20), ("i2", None))
-    ):
-        raw = rng.integers(-50, 50, (13, 4)).astype(kind)
-        values = raw.astype("f8") * (0.5 + number) + 10 * number
-        if fill is not None:
-            raw[3, 1], values[3, 1] = fill, np.nan
-        expected.append(values)
-        with h5py.File(tmp_path / f"{number}.h5", "w", libver=libver) as f:
-            x = f.create_dataset("x", data=raw, **storage)
-            x.attrs["scale_factor"] = 0.5 + number
-            x.attrs["add_offset"] = np.float32(10 * number)
-            x.attrs["units"] = "K"
-            if fill is not None:
-                x.attrs["_FillValue"] = np.array([fill], kind)
-        loader = Loader(
-            tmp_path / f"{number}.h5",
-            "x",
-            batch_size=4,
-            shuffle=False,
-            unpack=True,
-            dtype="float32",
-        )
-        assert np.allclose(collect(loader)["x"], values, equal_nan=True)
-    files = [tmp_path / f"{number}.h5" for number in (0, 3)]
-    for shuffle in (False, True):
-        loader = Loader(files, ["x"], batch_size=4, shuffle=shuffle, unpack=True)
-        found = collect(loader)["x"]
-        assert found.dtype == np.float32
-        both = np.concatenate([expected[0], expected[3]])
-        assert np.allclose(as_set(found), as_set(both.astype("f4")), equal_nan=True)
-    with h5py.File(tmp_path / "0.h5") as f, h5py.File(tmp_path / "plain.h5", "w") as other:
-        other["x"] = f["x"][:]
-    with pytest.raises(InvalidArgumentError, match="is int16, and unpacked numbers are floats"):
-        Loader([tmp_path / "plain.h5", files[0]], "x", batch_size=4, unpack=True)
-    plain = collect(Loader(files, "x", batch_size=4))["x"]
-    assert plain.dtype == np.int16
-    found = compute_statistics(files, "x", unpack=True)["x"]
-    assert found.nan.tolist() == [0, 1, 0, 0]
-    assert np.allclose(found.mean, np.nanmean(both, axis=0), rtol=1e-5)
-    assert "packed-values" in run_vramfit("data", "inspect", files[0]).stdout
 
 
 def test_normalization_is_exact_before_numbers_are_narrowed(tmp_path):

@@ -127,8 +127,9 @@ class Loader:
         rank: The number of this process, from 0.
         world: The number of processes that read together.
         unpack: Whether values packed by the conventions of netCDF (CF) are unpacked, to floats:
-            ``value * scale_factor + add_offset``, and NaN for ``_FillValue`` and ``missing_value``.
-            Attributes may differ from file to file.
+            ``value * scale_factor + add_offset``, and NaN for ``_FillValue`` and ``missing_value``,
+            of unsigned integers with ``_Unsigned``. ``valid_range`` is not applied. Attributes may
+            differ from file to file.
         allow_unclosed: Whether to read files whose writer did not close them, with a warning: what
             it did not flush reads as zeros. Files in formats before HDF5 1.10 are read without it.
 

@@ -61,8 +61,12 @@ impl Column {
             Some(from) if from.is_float() => options.float_type,
             _ => None,
         });
-        let is_packed = options.unpack && Packing::read(&dataset)?.is_some();
-        let unpacked = from.filter(|_| is_packed).map(|from| unpacked_type(from, options.narrow));
+        let packing = match from.filter(|_| options.unpack) {
+            Some(from) => Packing::read(&dataset, from)?,
+            None => None,
+        };
+        let unpacked = from.filter(|_| packing.is_some());
+        let unpacked = unpacked.map(|from| unpacked_type(from, options.narrow));
         let to = explicit.or(unpacked).or(from.filter(|_| options.narrow).map(narrow_type));
         let suffix = field.as_ref().map_or(0, |field| field.len() + 2);
         let column = Column {
@@ -151,15 +155,19 @@ impl Column {
         if self.bytes.is_some() {
             return Ok(ColumnReader::new(RowReader::raw(dataset, scratch)?, None));
         }
+        let options = self.row_options(scratch);
+        if !self.unpack && self.normalization.is_none() {
+            return Ok(ColumnReader::new(RowReader::new(dataset, &options)?, None));
+        }
+        let stored = find_numbers(dataset.datatype(), self.field.as_deref())
+            .map_err(|error| error.context(format_args!("dataset `{}`", dataset.path())))?;
         let packing = match self.unpack {
-            true => Packing::read(&dataset)?,
+            true => Packing::read(&dataset, stored.number.scalar)?,
             false => None,
         };
-        let options = self.row_options(scratch);
         if packing.is_none() && self.normalization.is_none() {
             return Ok(ColumnReader::new(RowReader::new(dataset, &options)?, None));
         }
-        let stored = find_numbers(dataset.datatype(), self.field.as_deref())?;
         let to = options.to.unwrap_or(stored.number.scalar);
         if !to.is_float() {
             return Err(Error::invalid_argument(format!(
@@ -332,6 +340,8 @@ pub(super) fn refusal(what: String) -> Error {
 fn unpacked_type(scalar: Scalar, narrow: bool) -> Scalar {
     match scalar.size() {
         8 if !narrow => Scalar::Float64,
+        // Floats of 32 bits have 24 bits of an integer.
+        4 if !narrow && !scalar.is_float() => Scalar::Float64,
         _ => Scalar::Float32,
     }
 }
