@@ -1,5 +1,7 @@
 """Values packed by the conventions of netCDF (CF), against their definition in NumPy."""
 
+import json
+
 import h5py
 import numpy as np
 import pytest
@@ -177,6 +179,69 @@ def test_columns_of_text_are_not_unpacked(tmp_path):
         tmp_path / "f.h5", ["x", "name"], batch_size=3, decode={"name": bytes.decode}, unpack=True
     )
     assert sorted(next(iter(loader))["name"]) == ["a", "b", "c"]
+
+
+@pytest.fixture
+def packed(tmp_path):
+    raw = np.arange(-40, 40, dtype="i2").reshape(20, 4)
+    raw[3] = -9
+    with h5py.File(tmp_path / "cf.nc", "w") as f:
+        f["x"] = raw
+        f["x"].attrs.update({"scale_factor": 0.5, "add_offset": 100.0, "_FillValue": np.int16(-9)})
+    values = np.where(raw == -9, np.nan, raw * 0.5 + 100)
+    return tmp_path / "cf.nc", raw, values
+
+
+def test_statistics_are_of_unpacked_values_where_that_is_asked_for(packed, tmp_path):
+    path, raw, values = packed
+    found = {}
+    for words, expected in (((), raw.astype("f8")), (("--unpack",), values)):
+        output = tmp_path / f"stats{len(words)}.json"
+        done = run_vramfit("data", "stats", path, "--output", output, *words)
+        assert ("packed" in done.stderr) == (not words)
+        one = json.loads(output.read_text())["datasets"]["/x"]
+        assert one["unpacked"] == bool(words)
+        assert np.allclose(one["mean"], np.nanmean(expected, axis=0), rtol=1e-6)
+        assert one["nan"] == np.isnan(expected).sum(axis=0).tolist()
+        found[bool(words)] = output
+    done = run_vramfit("data", "stats", path)
+    assert (
+        "`/x` has the attributes `scale_factor`, `add_offset`, `_FillValue`: these are statistics "
+        "of values as they are stored" in done.stderr
+    )
+    batch = collect(Loader(path, "x", batch_size=20, unpack=True, normalize=found[True]))["x"]
+    assert np.allclose(np.nanmean(batch, axis=0), 0, atol=1e-5)
+
+
+@pytest.mark.parametrize("unpack", [False, True])
+@pytest.mark.parametrize("unpacked", [False, True])
+@pytest.mark.parametrize("form", ["file", "old file", "statistics"])
+def test_statistics_of_values_that_are_unpacked_otherwise_are_refused(
+    packed, tmp_path, form, unpacked, unpack
+):
+    path, _, _ = packed
+    if form == "statistics":
+        normalize = {"x": compute_statistics(path, "x", unpack=unpacked)["x"]}
+        assert normalize["x"].unpacked == unpacked
+    else:
+        normalize = tmp_path / "stats.json"
+        run_vramfit(
+            "data", "stats", path, "--output", normalize, *(["--unpack"] if unpacked else [])
+        )
+        if form == "old file":
+            # Of before there was `--unpack`.
+            found = json.loads(normalize.read_text())
+            del found["datasets"]["/x"]["unpacked"]
+            normalize.write_text(json.dumps(found))
+            unpacked = False
+    dtype = {"x": "float32"}
+    arguments = {"normalize": normalize, "unpack": unpack, "dtype": dtype, "batch_size": 4}
+    if unpack == unpacked:
+        assert len(collect(Loader(path, "x", **arguments))["x"]) == 20
+        return
+    with pytest.raises(InvalidArgumentError, match="unpack") as caught:
+        Loader(path, "x", **arguments)
+    assert "unpack" in caught.value.hint
 
 
 def test_inspect_names_bounds_that_are_not_applied(tmp_path):

@@ -187,7 +187,7 @@ class Loader:
         check_booleans(shuffle=shuffle, drop_last=drop_last, mask=mask, x64=x64)
         check_booleans(unpack=unpack, allow_unclosed=allow_unclosed)
         kinds, floats = describe_types(dtype, [column.name for column in columns])
-        scales = find_normalization(normalize, columns, kinds)
+        scales = find_normalization(normalize, columns, kinds, unpack=bool(unpack))
         shard = find_shard(rank, world, sharding)
         self._last_batch = choose_last_batch(
             last_batch,

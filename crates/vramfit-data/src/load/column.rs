@@ -7,7 +7,7 @@ use super::column_reader::{ColumnReader, Rescaling};
 use super::normalization::Normalization;
 use super::objects;
 use super::options::{ColumnOptions, LoaderOptions};
-use super::packing::Packing;
+use super::packing::{Packing, packing_attributes};
 use super::storage::ColumnStorage;
 use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::{ByteStorage, Container, Content, Datatype, Scalar, tree, wildcard};
@@ -35,6 +35,8 @@ pub struct Column {
     normalization: Option<Normalization>,
     /// Whether values are unpacked.
     unpack: bool,
+    /// The attributes of its first dataset that say that they are packed.
+    packing_attributes: Vec<&'static str>,
     /// Where the bytes of its elements are, if these are handed out as they are.
     bytes: Option<ByteStorage>,
     /// Bytes that the elements of all its datasets refer to.
@@ -89,6 +91,7 @@ impl Column {
             has_axis: false,
             normalization: wanted.normalization.clone(),
             unpack: options.unpack && !wanted.as_bytes,
+            packing_attributes: from.map_or_else(Vec::new, |_| packing_attributes(&dataset)),
             bytes: wanted.as_bytes.then(|| find_bytes(&wanted.name, &dataset)).transpose()?,
             object_bytes: 0,
         };
@@ -187,6 +190,11 @@ impl Column {
     /// Returns where the bytes of its elements are, if these are handed out as they are.
     pub fn bytes(&self) -> Option<ByteStorage> {
         self.bytes
+    }
+
+    /// Returns the attributes of its first dataset that say that values are packed by the conventions of netCDF (CF).
+    pub fn packing_attributes(&self) -> &[&'static str] {
+        &self.packing_attributes
     }
 
     /// Returns the bytes that the elements of all its datasets refer to.

@@ -122,6 +122,15 @@ impl Packing {
     }
 }
 
+/// Returns which attributes of a dataset say that its values are packed.
+pub(super) fn packing_attributes(dataset: &Dataset) -> Vec<&'static str> {
+    let names = Header::read(dataset.container(), dataset.address())
+        .and_then(|header| attribute::names(&header))
+        .unwrap_or_default();
+    let is_there = |wanted: &&str| names.iter().any(|name| name == wanted);
+    PACKING_ATTRIBUTES.into_iter().filter(is_there).collect()
+}
+
 /// Returns what the text of the attribute `_Unsigned` says of integers of a type.
 fn signs(stored: Scalar, text: &str) -> Option<Signs> {
     let modulus = (8.0 * stored.size() as f64).exp2();
