@@ -4,7 +4,6 @@ import json
 import pickle
 import random
 
-import h5py
 import numpy as np
 import pytest
 from data_files import (
@@ -17,8 +16,6 @@ from data_files import (
     write_ragged,
     write_series,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from vramfit.data import (
     Groups,
@@ -138,82 +135,6 @@ def test_a_group_is_a_sample(tmp_path, storage, pad):
         Loader(path, COLUMNS, samples=Groups(length=10, truncate=True), shuffle=False, batch_size=2)
     )
     assert np.array_equal(cut["action"][0], read_series(path, "action")[0][:10])
-
-
-@given(
-    files=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=40), min_size=1, max_size=3),
-    by_lengths=st.booleans(),
-    chunked=st.booleans(),
-    length=st.integers(30, 35),
-)
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_ragged_samples_lie_between_offsets(tmp_path_factory, files, by_lengths, chunked, length):
-    folder = tmp_path_factory.mktemp("ragged")
-    expected, labels, start = [], [], 0
-    for number, lengths in enumerate(files):
-        storage = {"chunks": (9,), "compression": "gzip"} if chunked and sum(lengths) else {}
-        write_ragged(folder / f"{number}.h5", lengths, storage, start)
-        for document in range(len(lengths)):
-            row = np.zeros(length, int)
-            row[: lengths[document]] = (
-                start + sum(lengths[:document]) + np.arange(lengths[document])
-            )
-            expected.append(row)
-            labels.append(start + document)
-        start += 10_000
-    if all(sum(lengths) == 0 for lengths in files):
-        return
-    bounds = {"lengths": "lengths"} if by_lengths else {"offsets": "offsets"}
-    loader = Loader(
-        folder,
-        ["tokens", "label"],
-        samples=Ragged(**bounds, length=length, per_sample="label"),
-        shuffle=False,
-        batch_size=7,
-    )
-    found = collect(loader)
-    assert np.array_equal(found["tokens"], np.array(expected))
-    assert found["label"].tolist() == labels
-    sizes = [size for lengths in files for size in lengths]
-    assert found["mask"].sum(axis=1).tolist() == sizes
-
-
-@pytest.mark.parametrize("storage", [{}, {"chunks": (9,), "compression": "gzip"}])
-def test_packed_documents_fill_sequences(tmp_path, storage):
-    lengths = [5, 0, 13, 1, 1, 30, 4]
-    path = write_ragged(tmp_path / "f.h5", lengths, storage)
-    samples = Ragged("offsets", length=8, pack=True)
-    found = collect(Loader(path, "tokens", samples=samples, shuffle=False, batch_size=3))
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    place = np.concatenate([np.arange(length) for length in lengths])
-    for number in range(len(found["tokens"])):
-        rows = np.arange(number * 8, min(number * 8 + 8, sum(lengths)))
-        assert found["tokens"][number, : len(rows)].tolist() == rows.tolist()
-        _, ids = np.unique(owner[rows], return_inverse=True)
-        assert found["segment_ids"][number].tolist() == [*(ids + 1), *[0] * (8 - len(rows))]
-        starts = np.maximum(rows - place[rows], number * 8)
-        assert found["positions"][number, : len(rows)].tolist() == (rows - starts).tolist()
-        assert found["mask"][number].tolist() == [True] * len(rows) + [False] * (8 - len(rows))
-
-
-@pytest.mark.parametrize(
-    ("offsets", "message"),
-    [
-        ([0, 5, 4, 10], "has the offset 4 in row 2, which is less than 5"),
-        ([0, 5, 99], "has 10 rows, but its samples have 99"),
-        ([-1, 5, 10], "has the offset -1 in row 0"),
-        ([0.0, 5.0, 10.0], "offsets are integers"),
-        ([], "has no rows"),
-    ],
-)
-def test_wrong_offsets_are_errors(tmp_path, offsets, message):
-    with h5py.File(tmp_path / "f.h5", "w") as f:
-        f["tokens"] = np.arange(10)
-        f["offsets"] = np.array(offsets or np.zeros(0, int))
-    with pytest.raises(InvalidArgumentError, match=message):
-        Loader(tmp_path / "f.h5", "tokens", samples=Ragged("offsets"), batch_size=2)
 
 
 @pytest.mark.parametrize("seed", range(6))

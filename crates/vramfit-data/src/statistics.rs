@@ -43,6 +43,8 @@ pub struct ColumnStatistics {
     pub infinite: Vec<u64>,
     /// How many rows have each value, if a row is one integer and there are few values.
     pub labels: Option<Vec<LabelCount>>,
+    /// Whether these are statistics of unpacked values, where values are packed by the conventions of netCDF (CF).
+    pub unpacked: bool,
 }
 
 /// What was computed of the datasets of a loader.
@@ -50,6 +52,8 @@ pub struct ColumnStatistics {
 pub struct DatasetStatistics {
     /// Of each column.
     pub columns: Vec<ColumnStatistics>,
+    /// The attributes of the first dataset of each column that say that its values are packed.
+    pub packing_attributes: Vec<Vec<&'static str>>,
     /// What a reader should know of files that were not closed.
     pub unclosed_files: Vec<String>,
 }
@@ -75,7 +79,9 @@ pub fn compute_statistics(
         .iter()
         .map(|column| Accumulator::new(column.scalar(), column.shape()))
         .collect();
-    let total = loader.rows();
+    let packing_attributes =
+        loader.columns().iter().map(|column| column.packing_attributes().to_vec()).collect();
+    let (total, unpacked) = (loader.rows(), loader.options().unpack);
     loader.start(0, 0)?;
     let mut done = 0;
     loop {
@@ -96,7 +102,8 @@ pub fn compute_statistics(
         return Err(Error::new(ErrorKind::Internal, format!("{done} of {total} rows were read")));
     }
     Ok(DatasetStatistics {
-        columns: columns.into_iter().map(Accumulator::finish).collect(),
+        columns: columns.into_iter().map(|column| column.finish(unpacked)).collect(),
+        packing_attributes,
         unclosed_files: loader.unclosed_files().to_vec(),
     })
 }
@@ -264,7 +271,7 @@ impl Accumulator {
         }
     }
 
-    fn finish(self) -> ColumnStatistics {
+    fn finish(self, unpacked: bool) -> ColumnStatistics {
         let of = |each: &dyn Fn(&Feature) -> f64| self.features.iter().map(each).collect();
         let count = |each: &dyn Fn(&Feature) -> u64| self.features.iter().map(each).collect();
         let bound = |each: &dyn Fn(&Feature) -> f64| {
@@ -285,6 +292,7 @@ impl Accumulator {
                 labels.into_iter().map(|(value, rows)| LabelCount { value, rows }).collect()
             }),
             shape: self.shape,
+            unpacked,
         }
     }
 }

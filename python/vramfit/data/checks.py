@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -86,3 +87,29 @@ def list_paths(path: Any) -> list[str]:
             f"`path` is {path!r}, but must be a path or several",
             hint='use `"train.h5"`, `"shards/*.h5"` or a list of paths',
         ) from None
+
+
+class ReadLock:
+    """A lock that is held while a batch is read: a second thread fails instead of waiting for it.
+
+    Raises:
+        InvalidArgumentError: Another thread holds it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise InvalidArgumentError(
+                "another thread is reading a batch from this loader",
+                hint="create a loader for each thread, with `rank` and `world` to share the samples"
+                ", or read in one thread",
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[ReadLock], tuple[()]]:
+        # What is pickled is read by nobody yet.
+        return ReadLock, ()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from vramfit.data.checks import ReadLock
 from vramfit.data.device_map import jit_map, position_words
 from vramfit.errors import InvalidArgumentError
 
@@ -83,34 +84,11 @@ class DeviceBatches:
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the rest of the epoch, after the last batch that was handed out."""
         # An iterator that was left early has read further than the program.
-        return self._send(self._loader._start(*(self._position or self._loader.position)))
+        return _BatchesInFlight(self, *(self._position or self._loader.position))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Iterate over an epoch, counted from 0, from its first batch."""
-        return self._send(self._loader._start(number, 0))
-
-    def _send(self, generation: int) -> Iterator[Any]:
-        loader, depth = self._loader, self._depth
-        in_flight: deque[tuple[Any, Any]] = deque()
-        self._position = start = loader.position
-        while (found := loader._next(generation, same_shape=self._stays_same_shape)) is not None:
-            batch, position = found
-            del found
-            sent = self._put(batch)
-            del batch
-            if self._map is not None:
-                sent = self._map(sent, position_words(loader.seed, start))
-            in_flight.append((sent, position))
-            del sent
-            start = position
-            if len(in_flight) > depth:
-                sent, self._position = in_flight.popleft()
-                yield sent
-                del sent
-        while in_flight:
-            sent, self._position = in_flight.popleft()
-            yield sent
-            del sent
+        return _BatchesInFlight(self, number, 0)
 
     @cached_property
     def copies(self) -> bool:
@@ -190,3 +168,51 @@ class DeviceBatches:
 
     def __repr__(self) -> str:
         return f"<{self._loader!r} to the device, {self._depth} ahead>"
+
+
+class _BatchesInFlight:
+    """The rest of an epoch on the device: transfers go on while the program computes."""
+
+    def __init__(self, owner: DeviceBatches, *position: Any) -> None:
+        loader = owner.loader
+        self._owner = owner
+        self._generation = loader._start(*position)
+        self._in_flight: deque[tuple[Any, Any]] = deque()
+        self._is_read = False
+        self._lock = ReadLock()
+        # Where the next batch to transfer begins.
+        self._start = owner._position = loader.position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            while not self._is_read and len(self._in_flight) <= self._owner.depth:
+                try:
+                    self._transfer()
+                except BaseException:
+                    # Going on would leave out the batch that failed.
+                    self._is_read = True
+                    self._in_flight.clear()
+                    raise
+            if not self._in_flight:
+                raise StopIteration
+            sent, self._owner._position = self._in_flight.popleft()
+            return sent
+
+    def _transfer(self) -> None:
+        owner = self._owner
+        loader = owner.loader
+        found = loader._next(self._generation, same_shape=owner._stays_same_shape)
+        if found is None:
+            self._is_read = True
+            return
+        batch, position = found
+        del found
+        sent = owner._put(batch)
+        del batch
+        if owner._map is not None:
+            sent = owner._map(sent, position_words(loader.seed, self._start))
+        self._in_flight.append((sent, position))
+        self._start = position

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from vramfit.data.arguments import (
     open_native,
 )
 from vramfit.data.checks import (
+    ReadLock,
     as_integer,
     check_booleans,
     check_counts,
@@ -127,8 +127,9 @@ class Loader:
         rank: The number of this process, from 0.
         world: The number of processes that read together.
         unpack: Whether values packed by the conventions of netCDF (CF) are unpacked, to floats:
-            ``value * scale_factor + add_offset``, and NaN for ``_FillValue`` and ``missing_value``.
-            Attributes may differ from file to file.
+            ``value * scale_factor + add_offset``, and NaN for ``_FillValue`` and ``missing_value``,
+            of unsigned integers with ``_Unsigned``. ``valid_range`` is not applied. Attributes may
+            differ from file to file.
         allow_unclosed: Whether to read files whose writer did not close them, with a warning: what
             it did not flush reads as zeros. Files in formats before HDF5 1.10 are read without it.
 
@@ -186,7 +187,7 @@ class Loader:
         check_booleans(shuffle=shuffle, drop_last=drop_last, mask=mask, x64=x64)
         check_booleans(unpack=unpack, allow_unclosed=allow_unclosed)
         kinds, floats = describe_types(dtype, [column.name for column in columns])
-        scales = find_normalization(normalize, columns, kinds)
+        scales = find_normalization(normalize, columns, kinds, unpack=bool(unpack))
         shard = find_shard(rank, world, sharding)
         self._last_batch = choose_last_batch(
             last_batch,
@@ -242,7 +243,7 @@ class Loader:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         self._datasets = {column.name: column.dataset for column in columns}
         self._pipeline.check_batches(self.max_batches)
-        self._lock = threading.Lock()
+        self._lock = ReadLock()
         # After the last batch that the program has; the native loader has read further.
         self._position: tuple[int, int] | None = None
         self._generation = 0
@@ -387,13 +388,7 @@ class Loader:
 
         With `same_shape`, the last batch is padded instead of being smaller.
         """
-        if not self._lock.acquire(blocking=False):
-            raise InvalidArgumentError(
-                "another thread is reading a batch from this loader",
-                hint="create a loader for each thread, with `rank` and `world` to share the samples"
-                ", or read in one thread",
-            )
-        try:
+        with self._lock:
             if generation != self._generation:
                 raise ended_iterator_error()
             is_partial = self._last_batch == "partial" and not same_shape
@@ -407,8 +402,6 @@ class Loader:
             if transformed is not None:
                 self._position = transformed[1]
             return transformed
-        finally:
-            self._lock.release()
 
     def _read(self, *, is_partial: bool) -> TransformTask | None:
         """Return the next batch before its transform, and where it begins and ends."""

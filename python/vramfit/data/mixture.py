@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from vramfit.data.arguments import check_seeds
-from vramfit.data.checks import as_integer, check_counts
+from vramfit.data.checks import ReadLock, as_integer, check_counts
 from vramfit.data.loader import Batches, Loader, ended_iterator_error
 from vramfit.errors import InvalidArgumentError
 
@@ -77,6 +77,7 @@ class Mixture:
         # The loaders that are being read, and what identifies that.
         self._running: dict[int, int] = {}
         self._generation = 0
+        self._lock = ReadLock()
 
     def __len__(self) -> int:
         """Return how many batches an epoch has."""
@@ -190,20 +191,21 @@ class Mixture:
         self, generation: int, *, same_shape: bool = False
     ) -> tuple[Any, MixturePosition] | None:
         """Return the next batch and the position after it, or None at the end of the epoch."""
-        if generation != self._generation:
-            raise ended_iterator_error()
-        epoch, batch, loaders = self.position
-        if epoch != self._epoch:
-            return None
-        place = self._choose(epoch * self._batches + batch)
-        found, after = self._read(place, loaders[place], same_shape=same_shape)
-        is_last = batch + 1 == self._batches
-        self._position = MixturePosition(
-            epoch + is_last,
-            0 if is_last else batch + 1,
-            (*loaders[:place], after, *loaders[place + 1 :]),
-        )
-        return found, self._position
+        with self._lock:
+            if generation != self._generation:
+                raise ended_iterator_error()
+            epoch, batch, loaders = self.position
+            if epoch != self._epoch:
+                return None
+            place = self._choose(epoch * self._batches + batch)
+            found, after = self._read(place, loaders[place], same_shape=same_shape)
+            is_last = batch + 1 == self._batches
+            self._position = MixturePosition(
+                epoch + is_last,
+                0 if is_last else batch + 1,
+                (*loaders[:place], after, *loaders[place + 1 :]),
+            )
+            return found, self._position
 
     def choices(self, start: int, end: int) -> list[str]:
         """Return the names of the loaders that batches `start` to `end` come from."""

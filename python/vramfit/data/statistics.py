@@ -45,6 +45,8 @@ class ColumnStatistics:
         nan: How many numbers are NaN.
         infinite: How many numbers are infinite.
         labels: How many rows have each value, if a row is one integer with few values; else None.
+        unpacked: Whether these are statistics of unpacked values, where values are packed by the
+            conventions of netCDF: a loader with another `unpack` does not normalize with them.
     """
 
     rows: int
@@ -58,6 +60,7 @@ class ColumnStatistics:
     nan: Array
     infinite: Array
     labels: dict[int, int] | None
+    unpacked: bool = False
 
     @classmethod
     def _from_json(cls, found: Mapping[str, Any]) -> Self:
@@ -77,6 +80,7 @@ class ColumnStatistics:
             shape=tuple(found["shape"]),
             dtype=found["dtype"],
             labels=None if labels is None else {it["value"]: it["rows"] for it in labels},
+            unpacked=found["unpacked"],
             **arrays,
         )
 
@@ -120,7 +124,7 @@ def compute_statistics(
 
 
 def find_normalization(
-    normalize: Any, columns: Sequence[ColumnPlan], kinds: Mapping[str, str]
+    normalize: Any, columns: Sequence[ColumnPlan], kinds: Mapping[str, str], *, unpack: bool
 ) -> dict[str, tuple[list[float], list[float]]]:
     """Return means and standard deviations of the columns that an argument says to normalize.
 
@@ -128,17 +132,25 @@ def find_normalization(
         normalize: The argument of the loader.
         columns: The columns.
         kinds: The types that they are converted to.
+        unpack: Whether the loader unpacks values that are packed by the conventions of netCDF.
+
+    Raises:
+        InvalidArgumentError: The argument is no normalization of the columns, or one of values
+            that are not unpacked as those of the loader.
     """
     if normalize is None:
         return {}
     if isinstance(normalize, str | os.PathLike):
-        return _find_in_file(normalize, columns, kinds)
+        return _find_in_file(normalize, columns, kinds, unpack=unpack)
     hint = 'use `normalize="stats.json"` or `normalize={"x": (mean, std)}`'
     if not isinstance(normalize, Mapping):
         raise InvalidArgumentError(
             f"`normalize` is {normalize!r}, which is neither a file nor a dictionary", hint=hint
         )
     check_columns("normalize", normalize, [column.name for column in columns])
+    for name, one in normalize.items():
+        if isinstance(one, ColumnStatistics):
+            _check_unpacked(f"`normalize` of `{name}`", one.unpacked, unpack=unpack)
     found = {name: _as_pair(name, one, hint) for name, one in normalize.items()}
     # A column that is another one some rows later has its scale.
     by_dataset = {column.dataset: found[column.name] for column in columns if column.name in found}
@@ -149,12 +161,20 @@ def find_normalization(
 
 
 def _find_in_file(
-    path: str | os.PathLike[str], columns: Sequence[ColumnPlan], kinds: Mapping[str, str]
+    path: str | os.PathLike[str],
+    columns: Sequence[ColumnPlan],
+    kinds: Mapping[str, str],
+    *,
+    unpack: bool,
 ) -> dict[str, tuple[list[float], list[float]]]:
     known = _read_file(path)
     found = {}
     for column in columns:
         one = known.get(column.dataset.strip("/"))
+        if one is not None:
+            # Files of before there was `--unpack` do not say.
+            is_unpacked = one.get("unpacked", False)
+            _check_unpacked(f"`{os.fspath(path)}`", is_unpacked, unpack=unpack)
         if one is not None and ("float" in one["dtype"] or "float" in kinds.get(column.name, "")):
             found[column.name] = (one["mean"], one["std"])
     if not found:
@@ -168,6 +188,22 @@ def _find_in_file(
             "--output stats.json`",
         )
     return found
+
+
+def _check_unpacked(what: str, is_unpacked: bool, *, unpack: bool) -> None:
+    """Check that statistics are of values as the loader reads them."""
+    if is_unpacked == unpack:
+        return
+    if unpack:
+        raise InvalidArgumentError(
+            f"{what} has statistics of values as they are stored, and the loader unpacks them",
+            hint="compute those of unpacked values: `vramfit data stats FILE --unpack`, or "
+            "`compute_statistics(..., unpack=True)`",
+        )
+    raise InvalidArgumentError(
+        f"{what} has statistics of unpacked values, and the loader reads them as they are stored",
+        hint="add `unpack=True` to the loader, or compute statistics without it",
+    )
 
 
 def _as_pair(name: str, one: Any, hint: str) -> tuple[list[float], list[float]]:

@@ -1,9 +1,11 @@
-//! The names of attributes, and the values of those that are numbers.
+//! The names of attributes, and the values of those that are numbers or text.
 
 use vramfit_base::{Error, Result};
 
 use super::cursor::Cursor;
-use super::datatype::{Datatype, Scalar};
+use super::dataspace::{Dataspace, checked_product};
+use super::datatype::{ByteStorage, Datatype, Scalar};
+use super::global_heap::GlobalHeap;
 use super::group::dense;
 use super::header::{Header, kind};
 
@@ -50,27 +52,36 @@ fn name(cursor: &mut Cursor<'_>) -> Result<String> {
     cursor.text(length)
 }
 
-/// Returns the type and the little-endian bytes of the first number of an attribute, or `None` where there is no such attribute or it is no number.
+/// What an attribute is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum AttributeValue {
+    /// Numbers, in order: the type and the little-endian bytes of each.
+    Numbers(Vec<(Scalar, Vec<u8>)>),
+    /// One text.
+    Text(String),
+    /// Something else, with what it is.
+    Other(String),
+}
+
+/// Returns what an attribute is, or `None` where there is no such attribute.
 ///
 /// # Errors
-/// `invalid-file` when it is damaged.
-pub(crate) fn number(header: &Header, wanted: &str) -> Result<Option<(Scalar, Vec<u8>)>> {
+/// `invalid-file` when it is damaged; `unsupported-feature` when it, or one that may be it, is kept outside of the object.
+pub(crate) fn find(header: &Header, wanted: &str) -> Result<Option<AttributeValue>> {
     let mut found = None;
     each(header, |cursor| {
-        let Ok(mut cursor) = cursor else {
-            return Ok(());
-        };
+        let mut cursor = cursor?;
         let mut start = cursor.clone();
         if name(&mut cursor)? == wanted {
-            found = value(&mut start)?;
+            found = Some(value(&mut start)?);
         }
         Ok(())
     })?;
     Ok(found)
 }
 
-/// Reads the first number of an attribute from its message.
-fn value(cursor: &mut Cursor<'_>) -> Result<Option<(Scalar, Vec<u8>)>> {
+/// Reads the value of an attribute from its message.
+fn value(cursor: &mut Cursor<'_>) -> Result<AttributeValue> {
     let version = cursor.version(&[1, 2, 3], "an attribute")?;
     let flags = cursor.u8()?;
     let lengths = [cursor.u16()?, cursor.u16()?, cursor.u16()?].map(usize::from);
@@ -79,20 +90,44 @@ fn value(cursor: &mut Cursor<'_>) -> Result<Option<(Scalar, Vec<u8>)>> {
     let padded = |length: usize| if version == 1 { length.next_multiple_of(8) } else { length };
     let [name, datatype, dataspace] = lengths.map(padded);
     cursor.skip(name)?;
-    if version > 1 && flags & 1 != 0 {
-        // Its type is kept elsewhere.
-        return Ok(None);
+    if version > 1 && flags & 3 != 0 {
+        return Err(Error::unsupported_feature("its type or shape is stored elsewhere"));
     }
-    let start = cursor.offset();
-    let bytes = cursor.take(datatype)?;
-    let datatype = Datatype::read(&mut Cursor::new(cursor.container, bytes, start))?;
-    cursor.skip(dataspace)?;
-    let Datatype::Numbers { size, numbers } = datatype else {
-        return Ok(None);
+    let mut part = |length: usize| -> Result<Cursor<'_>> {
+        let start = cursor.offset();
+        Ok(Cursor::new(cursor.container, cursor.take(length)?, start))
     };
-    if !numbers.axes.is_empty() || cursor.left() < size {
-        return Ok(None);
+    let datatype = Datatype::read(&mut part(datatype)?)?;
+    let space = Dataspace::read(&mut part(dataspace)?)?;
+    let count = if space.is_null { Some(0) } else { checked_product(1, &space.shape) };
+    match datatype {
+        Datatype::Numbers { size, numbers } if numbers.axes.is_empty() => {
+            let length = count.and_then(|count| usize::try_from(count).ok()?.checked_mul(size));
+            let bytes = cursor.take(length.unwrap_or(usize::MAX))?;
+            let each = bytes.chunks_exact(size);
+            let each = each.map(|bytes| numbers.number.decode(&bytes[numbers.offset..]));
+            Ok(AttributeValue::Numbers(each.collect()))
+        }
+        Datatype::Other { size, bytes: Some(ByteStorage::Text), .. } if count == Some(1) => {
+            Ok(AttributeValue::Text(text(cursor.take(size)?)))
+        }
+        Datatype::Other { what, bytes: Some(ByteStorage::Variable), .. }
+            if count == Some(1) && what.contains("string") =>
+        {
+            let length = cursor.u32()? as usize;
+            let Some(collection) = cursor.address()?.filter(|_| length > 0) else {
+                return Ok(AttributeValue::Text(String::new()));
+            };
+            let number = cursor.u32()?;
+            let mut heap = GlobalHeap::new(cursor.container);
+            let (_, bytes) = heap.object(collection, number)?;
+            Ok(AttributeValue::Text(text(&bytes[..length.min(bytes.len())])))
+        }
+        other => Ok(AttributeValue::Other(other.describe())),
     }
-    let bytes = cursor.take(size)?;
-    Ok(Some(numbers.number.decode(&bytes[numbers.offset..])))
+}
+
+/// Returns a text without the zeros or spaces that it is padded with.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_matches(['\0', ' ']).to_owned()
 }

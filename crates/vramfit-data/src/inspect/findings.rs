@@ -9,6 +9,7 @@ use super::alike::{AlikeMembers, find_patterns};
 use super::plan::{band_rows, groups};
 use super::{Entry, OpenDataset};
 use crate::hdf5::Container;
+use crate::load::PACKING_ATTRIBUTES;
 use crate::read::Storage;
 
 /// A smaller read from a disk costs as much as one of this size (`docs/concepts/row-order.md`).
@@ -38,6 +39,7 @@ pub(super) fn find_all(entries: &[Entry], readable: &[OpenDataset]) -> Vec<Findi
         ineffective_compression,
         wide_numbers,
         packed_values,
+        valid_range,
         missing_sources,
     ];
     let mut findings = Vec::new();
@@ -209,13 +211,10 @@ fn wide_numbers(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
 
 /// Values that are packed by the conventions of netCDF (CF): h5py reads them as stored, xarray and netCDF4 decode them.
 fn packed_values(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
-    let packing = ["scale_factor", "add_offset", "_FillValue", "missing_value"];
-    let named: Vec<&str> =
-        packing.into_iter().filter(|name| entry.attributes.iter().any(|own| own == name)).collect();
-    if named.is_empty() {
+    let listed = named_attributes(entry, &PACKING_ATTRIBUTES);
+    if listed.is_empty() {
         return None;
     }
-    let listed: Vec<String> = named.iter().map(|name| format!("`{name}`")).collect();
     Some(Finding {
         id: "packed-values",
         dataset: entry.path.clone(),
@@ -226,6 +225,31 @@ fn packed_values(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
         ),
         fix: "unpack them while they are loaded: `Loader(..., unpack=True)`".to_owned(),
     })
+}
+
+/// Bounds of valid values, which netCDF4 masks by.
+fn valid_range(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
+    let listed = named_attributes(entry, &["valid_range", "valid_min", "valid_max"]);
+    let attribute = match listed.len() {
+        0 => return None,
+        1 => "attribute",
+        _ => "attributes",
+    };
+    Some(Finding {
+        id: "valid-range",
+        dataset: entry.path.clone(),
+        message: format!(
+            "it has the {attribute} {}: values outside of that range are read as they are, also with `unpack=True`",
+            listed.join(", ")
+        ),
+        fix: "mask them in a `transform`, if there are some".to_owned(),
+    })
+}
+
+/// Returns which of some attributes a dataset has, as code.
+fn named_attributes(entry: &Entry, wanted: &[&str]) -> Vec<String> {
+    let named = wanted.iter().filter(|name| entry.attributes.iter().any(|own| own == *name));
+    named.map(|name| format!("`{name}`")).collect()
 }
 
 /// A virtual dataset whose sources are not all there: h5py reads fill values without a word.

@@ -1,5 +1,7 @@
 //! The bounds of ragged samples: offsets or lengths that a dataset has.
 
+use std::cmp::Ordering;
+
 use vramfit_base::{Bytes, Error, Result};
 
 use super::column::fill_wildcards;
@@ -108,6 +110,55 @@ impl Bounds {
         })?;
         self.samples.push(if is_lengths { count } else { count - 1 });
         Ok(Some(dataset))
+    }
+
+    /// Checks that each of the rows of a dataset is in a sample, as the bounds of its segment say.
+    ///
+    /// # Errors
+    /// `invalid-argument` when some rows are in none, or samples have rows that there are not.
+    pub(super) fn ensure_all_rows(
+        &self,
+        own: &[u64],
+        rows: u64,
+        path: &dyn Fn() -> String,
+    ) -> Result<()> {
+        let (first, last) = (own.first().copied().unwrap_or(0), own.last().copied().unwrap_or(0));
+        let is_lengths = matches!(self.source, Some(RaggedBounds::Lengths(_)));
+        let path = path();
+        let (what, hint) = match last.cmp(&rows) {
+            Ordering::Greater => (
+                format!("`{path}` has {rows} rows, but its samples have {last}"),
+                format!(
+                    "the last offset is the number of rows; datasets with one row for each sample are listed: \
+                     `Ragged(..., per_sample=[\"{path}\"])`"
+                ),
+            ),
+            Ordering::Less if is_lengths => (
+                format!(
+                    "{} of the {rows} rows of `{path}` are in no sample: the lengths add up to {last}",
+                    rows - last
+                ),
+                "write a length for each sample, so that they add up to the number of rows".into(),
+            ),
+            Ordering::Less => (
+                format!(
+                    "{} of the {rows} rows of `{path}` are in no sample: the last offset is {last}",
+                    rows - last
+                ),
+                format!(
+                    "append the number of rows, {rows}, to the offsets: where each sample begins, and where the \
+                     last one ends"
+                ),
+            ),
+            Ordering::Equal if first > 0 => (
+                format!(
+                    "the first {first} of the {rows} rows of `{path}` are in no sample: the first offset is {first}"
+                ),
+                "write 0 in front of the offsets: where each sample begins, and where the last one ends".into(),
+            ),
+            Ordering::Equal => return Ok(()),
+        };
+        Err(Error::invalid_argument(what).hint(hint))
     }
 
     /// Returns a hash of all bounds, if samples are ragged.

@@ -7,7 +7,7 @@ use super::column_reader::{ColumnReader, Rescaling};
 use super::normalization::Normalization;
 use super::objects;
 use super::options::{ColumnOptions, LoaderOptions};
-use super::packing::Packing;
+use super::packing::{Packing, packing_attributes};
 use super::storage::ColumnStorage;
 use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::{ByteStorage, Container, Content, Datatype, Scalar, tree, wildcard};
@@ -35,6 +35,8 @@ pub struct Column {
     normalization: Option<Normalization>,
     /// Whether values are unpacked.
     unpack: bool,
+    /// The attributes of its first dataset that say that they are packed.
+    packing_attributes: Vec<&'static str>,
     /// Where the bytes of its elements are, if these are handed out as they are.
     bytes: Option<ByteStorage>,
     /// Bytes that the elements of all its datasets refer to.
@@ -61,8 +63,12 @@ impl Column {
             Some(from) if from.is_float() => options.float_type,
             _ => None,
         });
-        let is_packed = options.unpack && Packing::read(&dataset)?.is_some();
-        let unpacked = from.filter(|_| is_packed).map(|from| unpacked_type(from, options.narrow));
+        let packing = match from.filter(|_| options.unpack) {
+            Some(from) => Packing::read(&dataset, from)?,
+            None => None,
+        };
+        let unpacked = from.filter(|_| packing.is_some());
+        let unpacked = unpacked.map(|from| unpacked_type(from, options.narrow));
         let to = explicit.or(unpacked).or(from.filter(|_| options.narrow).map(narrow_type));
         let suffix = field.as_ref().map_or(0, |field| field.len() + 2);
         let column = Column {
@@ -85,6 +91,7 @@ impl Column {
             has_axis: false,
             normalization: wanted.normalization.clone(),
             unpack: options.unpack && !wanted.as_bytes,
+            packing_attributes: from.map_or_else(Vec::new, |_| packing_attributes(&dataset)),
             bytes: wanted.as_bytes.then(|| find_bytes(&wanted.name, &dataset)).transpose()?,
             object_bytes: 0,
         };
@@ -151,15 +158,19 @@ impl Column {
         if self.bytes.is_some() {
             return Ok(ColumnReader::new(RowReader::raw(dataset, scratch)?, None));
         }
+        let options = self.row_options(scratch);
+        if !self.unpack && self.normalization.is_none() {
+            return Ok(ColumnReader::new(RowReader::new(dataset, &options)?, None));
+        }
+        let stored = find_numbers(dataset.datatype(), self.field.as_deref())
+            .map_err(|error| error.context(format_args!("dataset `{}`", dataset.path())))?;
         let packing = match self.unpack {
-            true => Packing::read(&dataset)?,
+            true => Packing::read(&dataset, stored.number.scalar)?,
             false => None,
         };
-        let options = self.row_options(scratch);
         if packing.is_none() && self.normalization.is_none() {
             return Ok(ColumnReader::new(RowReader::new(dataset, &options)?, None));
         }
-        let stored = find_numbers(dataset.datatype(), self.field.as_deref())?;
         let to = options.to.unwrap_or(stored.number.scalar);
         if !to.is_float() {
             return Err(Error::invalid_argument(format!(
@@ -179,6 +190,11 @@ impl Column {
     /// Returns where the bytes of its elements are, if these are handed out as they are.
     pub fn bytes(&self) -> Option<ByteStorage> {
         self.bytes
+    }
+
+    /// Returns the attributes of its first dataset that say that values are packed by the conventions of netCDF (CF).
+    pub fn packing_attributes(&self) -> &[&'static str] {
+        &self.packing_attributes
     }
 
     /// Returns the bytes that the elements of all its datasets refer to.
@@ -332,6 +348,8 @@ pub(super) fn refusal(what: String) -> Error {
 fn unpacked_type(scalar: Scalar, narrow: bool) -> Scalar {
     match scalar.size() {
         8 if !narrow => Scalar::Float64,
+        // Floats of 32 bits have 24 bits of an integer.
+        4 if !narrow && !scalar.is_float() => Scalar::Float64,
         _ => Scalar::Float32,
     }
 }

@@ -73,6 +73,7 @@ pub use derived::{DerivedColumn, DerivedKind};
 pub use loader::{BatchPoll, Loader};
 pub use normalization::Normalization;
 pub use options::{ColumnOptions, LoaderOptions, SampleSelection, SplitOptions, SplitSet};
+pub use packing::PACKING_ATTRIBUTES;
 pub use plan::LoaderPlan;
 pub use random_access::RandomAccessReader;
 pub use stats::Stats;

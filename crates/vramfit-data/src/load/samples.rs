@@ -239,30 +239,19 @@ fn index_ragged(
     for ((series, samples), segment) in series.iter().zip(&bounds.samples).zip(segments) {
         let (own, behind) = std::mem::take(&mut rest).split_at_mut(*samples as usize + 1);
         rest = behind;
-        let rows = series.rows.end - series.rows.start;
-        let wanted = own[own.len() - 1];
         for (column, length) in columns.iter().zip(&segment.lengths) {
-            let (expected, exactly) = match column.span().per_sample {
-                true => (*samples, true),
-                false => (wanted, pack),
-            };
-            if *length < expected || exactly && *length != expected {
-                return Err(Error::invalid_argument(format!(
-                    "`{}` has {length} rows, but its samples have {expected}",
-                    column.path_of(&segment.names)
-                ))
-                .hint(
-                    "the last offset is the number of rows; datasets with one row for each sample are listed: \
-                     `Ragged(..., per_sample=[\"label\"])`",
-                ));
+            let path = || column.path_of(&segment.names);
+            match column.span().per_sample {
+                true if length != samples => {
+                    return Err(Error::invalid_argument(format!(
+                        "`{}` has {length} rows, and there are {samples} samples",
+                        path()
+                    ))
+                    .hint("columns with one row for each sample have as many rows as there are samples"));
+                }
+                true => {}
+                false => bounds.ensure_all_rows(own, *length, &path)?,
             }
-        }
-        if pack && own[0] != 0 {
-            return Err(Error::invalid_argument(format!(
-                "the first offset is {}, but all {rows} rows are packed",
-                own[0]
-            ))
-            .hint("use offsets that begin with 0, or `pack=False`"));
         }
         for pair in own.windows(2) {
             longest = longest.max(pair[1] - pair[0]);

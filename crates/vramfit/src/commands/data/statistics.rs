@@ -9,7 +9,7 @@ use vramfit_base::JSON_SCHEMA;
 use vramfit_data::inspect::{InspectOptions, inspect_file};
 use vramfit_data::load::{ColumnOptions, LoaderOptions};
 use vramfit_data::source::list_files;
-use vramfit_data::statistics::{ColumnStatistics, compute_statistics};
+use vramfit_data::statistics::{ColumnStatistics, DatasetStatistics, compute_statistics};
 
 use super::numbers::{grouped, shown};
 use crate::commands::results::JsonFileArgs;
@@ -31,6 +31,7 @@ Examples:
   vramfit data stats train.h5 --dataset x --output stats.json
   vramfit data stats shards/*.h5 --dataset 'data/*/obs'
   vramfit data stats features_by_samples.mat --dataset x --axis -1
+  vramfit data stats era5.nc --unpack --output stats.json
 ")]
 pub(crate) struct Args {
     /// The files, directories or patterns
@@ -42,6 +43,9 @@ pub(crate) struct Args {
     /// The axis that rows are on: 0, or -1 for the last one, as in files of MATLAB
     #[arg(long, allow_hyphen_values = true, value_parser = ["0", "-1"], default_value = "0")]
     axis: String,
+    /// Unpack values that are packed by the conventions of netCDF, as `Loader(unpack=True)` does
+    #[arg(long)]
+    unpack: bool,
     /// Memory budget
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory, default_value = "256MiB")]
     memory: Bytes,
@@ -87,12 +91,16 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             files: files.clone(),
             columns: vec![ColumnOptions { is_last_axis, ..dataset.as_str().into() }],
             budget: args.memory,
+            unpack: args.unpack,
             ..LoaderOptions::new("", [])
         };
         match compute_statistics(options, &mut |_, _| {}) {
             Ok(statistics) => {
                 for note in &statistics.unclosed_files {
                     output.info(&format!("warning: {note}"));
+                }
+                if let Some(note) = packing_note(dataset, &statistics, args.unpack) {
+                    output.info(&note);
                 }
                 found.extend(statistics.columns.into_iter().map(|one| (dataset.as_str(), one)));
             }
@@ -121,6 +129,21 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         output.text(&render(&answer))?;
     }
     Ok(Status::Yes)
+}
+
+/// Returns what to say of statistics of values that are packed, and were not unpacked.
+fn packing_note(dataset: &str, found: &DatasetStatistics, unpack: bool) -> Option<String> {
+    let named = found.packing_attributes.iter().flatten();
+    let named: Vec<String> = named.map(|name| format!("`{name}`")).collect();
+    if unpack || named.is_empty() {
+        return None;
+    }
+    let attribute = if named.len() == 1 { "attribute" } else { "attributes" };
+    Some(format!(
+        "note: `{dataset}` has the {attribute} {}: these are statistics of values as they are stored, packed and \
+         with fill values for missing ones; for `Loader(unpack=True)`, add `--unpack`",
+        named.join(", ")
+    ))
 }
 
 /// Returns the datasets with numbers that the first file has, those of members that are alike with a wildcard.
