@@ -40,5 +40,5 @@ def test_standard_classes_catch_ours():
 
     with pytest.raises(KeyError):
         gpus.find("voodoo2")
-    with pytest.raises(OSError, match="there is no file `no-such-gpu.toml`"):
+    with pytest.raises(OSError, match="there is no file"):
         gpus.find("no-such-gpu.toml")
