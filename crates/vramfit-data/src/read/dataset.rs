@@ -224,6 +224,12 @@ impl Dataset {
         Ok(Dataset { container, path, address, shape, fill, datatype, filters, storage, missing })
     }
 
+    /// Returns a dataset of these elements of it.
+    pub(super) fn with_storage(&self, path: String, shape: Vec<u64>, storage: Storage) -> Dataset {
+        let missing = Vec::new();
+        Dataset { path, shape, storage, missing, ..self.clone() }
+    }
+
     /// Returns the dataset with the sources of a virtual one placed for rows on the last axis.
     pub(super) fn on_last_axis(self) -> Result<Dataset> {
         match &self.storage {
