@@ -159,7 +159,8 @@ impl Dataset {
     ) -> Result<Dataset> {
         let Description { container, space, datatype, layout, filters, fill } = description;
         if space.is_null {
-            return Err(Error::invalid_argument("it has no values"));
+            return Err(Error::invalid_argument("it has no values, not even a shape")
+                .hint("it was made of `h5py.Empty` or a null dataspace: choose another dataset"));
         }
         let (mut shape, mut missing) = (space.shape, Vec::new());
         let size = datatype.size();
