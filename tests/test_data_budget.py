@@ -113,3 +113,13 @@ def test_a_batch_is_no_larger_than_an_epoch(tmp_path):
 def test_reading_weights_needs_no_budget_of_its_own(path):
     with Loader(path, "plain", batch_size=4, memory=160_000, weights="weights") as loader:
         assert sum(1 for _ in loader) == ROWS // 4
+
+
+@pytest.mark.parametrize("pad", ["none", "zeros", "repeat"])
+@pytest.mark.parametrize("length", [10**6, 10**9, 2**33, 2**40])
+def test_windows_longer_than_memory_are_refused_at_once(path, length, pad):
+    """The work does not grow with the length: the last of these would take an hour otherwise."""
+    samples = Windows(length=length, pad=pad)
+    with pytest.raises(InvalidArgumentError, match=r"memory budget|no sample has all") as caught:
+        Loader(path, "plain", batch_size=4, samples=samples, memory="1MiB")
+    assert pad == "none" or enough(caught.value) > length

@@ -7,14 +7,16 @@ import zlib
 import h5py
 import numpy as np
 import pytest
-from commands import run_python
+from commands import run_python, run_vramfit
 from data_files import COLUMNS, collect, read_resumed, write_series, write_shards
 
-from vramfit.data import (
-    Loader,
-    Ragged,
+from vramfit.data import HDF5Source, Loader, Ragged
+from vramfit.errors import (
+    FileChangedError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+    VramfitError,
 )
-from vramfit.errors import FileChangedError, InvalidArgumentError, VramfitError
 
 
 @pytest.mark.parametrize("options", [{}, {"chunks": (6, 5), "compression": "gzip"}])
@@ -204,3 +206,45 @@ def test_more_external_files_than_may_be_open(tmp_path):
         print(sorted(int(x) for b in loader for x in b["d/*/x"]) == list(range(200)))
     """
     run_python("-c", textwrap.dedent(code), code=0)
+
+
+@pytest.mark.parametrize("address", ["s3://b/k.h5", "https://x.org/a.h5", "gs://b/x.nc"])
+def test_addresses_are_refused_by_all_with_what_to_do(tmp_path, address):
+    """Also where a path is one file, and not a pattern or a list."""
+    hint = f'fsspec.open_local("simplecache::{address}"'
+    scheme = address.split(":")[0]
+    for read in (lambda: Loader(address, "x", batch_size=1), lambda: HDF5Source(address, "x")):
+        with pytest.raises(UnsupportedFeatureError, match=f"not by {scheme}") as caught:
+            read()
+        assert hint in caught.value.hint
+    (tmp_path / "m.toml").write_text(
+        f'[data]\npath = "{address}"\ninputs = "x"\ntargets = "y"\n'
+        '[model]\nkind = "mlp"\n[training]\ndirectory = "run"\n'
+    )
+    for words in (
+        ("data", "inspect", address),
+        ("data", "stats", address),
+        ("train", "--init", "new.toml", "--data", address),
+        ("train", "m.toml"),
+    ):
+        done = run_vramfit(*words, cwd=tmp_path, code=2)
+        assert f"not by {scheme}" in done.stderr, words
+        assert hint in done.stderr, words
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (np.zeros(3, np.longdouble), "write them as float64"),
+        (np.zeros(3, complex), None),
+        (h5py.Empty("f4"), "choose another dataset"),
+    ],
+    ids=["80 bits", "complex", "empty"],
+)
+def test_hints_fit_what_they_are_about(tmp_path, value, hint):
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["null"], f["other"] = value, np.zeros(3)
+    with pytest.raises(VramfitError) as caught:
+        Loader(tmp_path / "f.h5", "null", batch_size=1)
+    assert hint is None or hint in caught.value.hint
+    assert "did you mean `null`" not in str(caught.value)

@@ -1,6 +1,7 @@
 """Files that are open for writing, or that their writer did not close, are refused; no others."""
 
 import fcntl
+import pickle
 import struct
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from commands import run_python, run_vramfit
 
 from vramfit import errors
-from vramfit.data import Loader
+from vramfit.data import HDF5Source, Loader
 
 VERSIONS = {"v0": "earliest", "v2": ("v108", "v108"), "v3": "latest"}
 
@@ -78,6 +79,14 @@ def test_a_file_whose_writer_was_killed_is_refused(tmp_path, mode):
         Loader(path, "x", batch_size=64, shuffle=False, allow_unclosed=True) as loader,
     ):
         assert next(iter(loader))["x"][:32].tolist() == [[1] * 4] * 32
+    with pytest.raises(errors.FileNotClosedError, match="was not closed") as caught:
+        HDF5Source(path, "x")
+    assert caught.value.hint.endswith(", or read it with `allow_unclosed=True`")
+    with pytest.warns(RuntimeWarning, match="was not closed"):
+        source = HDF5Source(path, "x", allow_unclosed=True)
+    with pytest.warns(RuntimeWarning, match="was not closed"):
+        copy = pickle.loads(pickle.dumps(source))
+    assert copy[31]["x"].tolist() == source[31]["x"].tolist() == [1] * 4
 
 
 @pytest.mark.parametrize("libver", ["earliest", ("v108", "v108")], ids=["v0", "v2"])

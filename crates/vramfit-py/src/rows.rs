@@ -64,6 +64,12 @@ impl RowReader {
         self.reader.sample_count()
     }
 
+    /// What a reader should know of files that were not closed.
+    #[getter]
+    fn unclosed_files(&self) -> Vec<String> {
+        self.reader.unclosed_files().to_vec()
+    }
+
     /// The bytes of `rows` of each column, in that order.
     #[allow(clippy::needless_pass_by_value, reason = "the type that PyO3 extracts")]
     fn read<'py>(&self, py: Python<'py>, rows: Vec<u64>) -> PyResult<Vec<Bound<'py, PyByteArray>>> {

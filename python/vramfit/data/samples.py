@@ -75,6 +75,12 @@ class Windows:
         trim: Whether the datasets of a group may have different numbers of rows. A window then
             begins at each row that all of them have, and is as long as its column allows. Only with
             ``within="group"``.
+        axis: The axis that rows are on: 0, or 1 where each place of axis 0 is a series of its own,
+            as in files of trajectories: (trajectories, time, ...). Windows then do not cross from
+            one place to the next, and have the axes behind axis 1.
+
+    Raises:
+        InvalidArgumentError: An attribute is not one of these.
     """
 
     length: int | Mapping[str, int]
@@ -82,6 +88,7 @@ class Windows:
     pad: Literal["none", "zeros", "repeat"] = "none"
     within: Literal["group", "file", "all"] = "group"
     trim: bool = False
+    axis: int = 0
 
     def __post_init__(self) -> None:
         lengths = list(self.length.values()) if isinstance(self.length, Mapping) else [self.length]
@@ -95,6 +102,18 @@ class Windows:
         check_counts(stride=self.stride)
         check_choice("pad", self.pad, ("none", "zeros", "repeat"))
         check_choice("within", self.within, ("group", "file", "all"))
+        if isinstance(self.axis, bool) or self.axis not in (0, 1):
+            raise InvalidArgumentError(
+                f"`axis` of `Windows` is {self.axis!r}, but must be 0 or 1",
+                hint="windows are read along the first axis, or along the second where each place "
+                "of the first is a series; for another one, copy the dataset with `numpy.moveaxis`",
+            )
+        if self.axis == 1 and self.within != "group":
+            raise InvalidArgumentError(
+                f'`within` of `Windows` is "{self.within}", but windows along axis 1 do not cross '
+                "from one place of axis 0 to the next",
+                hint="leave `within` out",
+            )
 
     def _lengths(self) -> Mapping[str, int]:
         return self.length if isinstance(self.length, Mapping) else {}
@@ -108,6 +127,8 @@ class Windows:
                 "stride": as_integer("stride", self.stride),
                 "padding": self.pad,
                 "within": self.within,
+                # Not said of the first axis, as in states of before there was another.
+                **({"axis": 1} if self.axis else {}),
             }
         )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vramfit._native import RowReader
 from vramfit.data.arguments import describe_types, find_dtype, name_columns
-from vramfit.data.checks import list_paths
+from vramfit.data.checks import check_booleans, list_paths
 from vramfit.data.samples import Rows, Samples, plan_columns
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class HDF5Source:
         dtype: The type to convert all floats to, or a dictionary from columns to types. By default
             types are those of the file.
         cache: Memory for decoded chunks, such as ``"256MiB"``.
+        allow_unclosed: Whether to read files whose writer did not close them, as for
+            :class:`vramfit.data.Loader`.
 
     Raises:
         InvalidArgumentError: An argument is invalid; the hint says what to change.
@@ -54,19 +57,25 @@ class HDF5Source:
         shift: Mapping[str, tuple[str, int] | int] | None = None,
         dtype: Any = None,
         cache: str | int = "256MiB",
+        allow_unclosed: bool = False,
     ) -> None:
+        check_booleans(allow_unclosed=allow_unclosed)
         names = name_columns(datasets)
         samples = Rows() if samples is None else samples
         columns = plan_columns(names, samples, shift)
         kinds, floats = describe_types(dtype, [column.name for column in columns])
         # Another process may have another working directory.
-        self._paths = [os.path.abspath(one) for one in list_paths(path)]
+        self._paths = [
+            one if "://" in one and not os.path.exists(one) else os.path.abspath(one)
+            for one in map(os.fspath, list_paths(path))
+        ]
         self._arguments = {
             "datasets": names,
             "samples": samples,
             "shift": shift,
             "dtype": dtype,
             "cache": cache,
+            "allow_unclosed": allow_unclosed,
         }
         self._reader = RowReader(
             self._paths,
@@ -75,7 +84,10 @@ class HDF5Source:
             trim=bool(samples.trim),
             cache=str(cache),
             floats=floats,
+            allow_unclosed=allow_unclosed,
         )
+        for text in self._reader.unclosed_files:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
         self._length = self._reader.rows
         self._columns = [
             (column.name, find_dtype(kind), tuple(shape))

@@ -373,6 +373,8 @@ fn with_suggestion(container: &Container, path: &str, error: Error) -> Error {
     let paths: Vec<(String, &str)> = (nodes.iter())
         .filter(|node| matches!(node.content, Content::Dataset(_)))
         .map(|node| node.path.trim_matches('/'))
+        // What is wrong with the dataset itself is no typing error.
+        .filter(|other| *other != path.trim_matches('/'))
         .map(|path| (path.to_lowercase(), path))
         .collect();
     let wanted = path.trim_matches('/').to_lowercase();

@@ -13,6 +13,7 @@ use super::options::LoaderOptions;
 use super::samples;
 use super::segments::{Segments, TouchedFiles};
 use super::segments_builder::SegmentsBuilder;
+use super::series;
 use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::path::list_names;
 use crate::hdf5::wildcard;
@@ -88,16 +89,29 @@ impl Columns {
                     let find = |column: &Column| column.find(&mut finder, &names);
                     columns.iter().map(find).collect::<Result<_>>()?
                 };
-                let readers = columns.iter_mut().zip(datasets);
-                let readers = readers
-                    .map(|(column, dataset)| column.add(dataset, &container, &builder.scratch))
-                    .collect::<Result<Vec<_>>>()
-                    .map_err(|error| if files.len() > 1 { in_file(error, file) } else { error })?;
-                for reader in &readers {
-                    note_unclosed(reader.dataset(), &mut unclosed);
+                for dataset in &datasets {
+                    note_unclosed(dataset, &mut unclosed);
                 }
                 let bounds = bounds.add(&mut finder, &names, options.budget)?;
-                builder.push(number, &container, names, readers, bounds.as_ref())?;
+                let mut add = |datasets: Vec<Dataset>, place| {
+                    let readers = columns.iter_mut().zip(datasets);
+                    let readers = readers
+                        .map(|(column, dataset)| column.add(dataset, &container, &builder.scratch))
+                        .collect::<Result<Vec<_>>>()?;
+                    let names = (names.clone(), place);
+                    builder.push(number, &container, names, readers, bounds.as_ref())
+                };
+                let added = match options.samples.has_series_in_rows() {
+                    false => add(datasets, None),
+                    true => series::count_places(&datasets).and_then(|places| {
+                        (0..places).try_for_each(|place| {
+                            let at_place = datasets.iter().map(|dataset| dataset.at_place(place));
+                            add(at_place.collect::<Result<_>>()?, Some(place))
+                        })
+                    }),
+                };
+                added
+                    .map_err(|error| if files.len() > 1 { in_file(error, file) } else { error })?;
             }
         }
         builder.hash_bounds(bounds.hash());

@@ -330,6 +330,13 @@ impl Loader {
     /// exceed the budget.
     pub fn restore(&mut self, state: &LoaderState, force: bool) -> Result<Option<String>> {
         self.ensure_not_forked()?;
+        // First, because other samples may be in other parts of the same file.
+        if state.samples != self.columns.sample_hash {
+            return Err(Error::invalid_argument(
+                "the state was saved with different `samples`, `shift` or `normalize`",
+            )
+            .hint("create the loader with these arguments of the run to resume"));
+        }
         let path = self.columns.shown.clone();
         let file = self.columns.fingerprint;
         let note = match state.ensure_matches(&path, &file, || self.columns.content_hash()) {
@@ -343,12 +350,6 @@ impl Loader {
                 )
             }),
         };
-        if state.samples != self.columns.sample_hash {
-            return Err(Error::invalid_argument(
-                "the state was saved with different `samples`, `shift` or `normalize`",
-            )
-            .hint("create the loader with these arguments of the run to resume"));
-        }
         ensure_resumable(&state.order, &self.order)?;
         let engine = state.order.engine();
         let plan = self.plan.with_engine(engine, &self.options, &self.columns)?;

@@ -25,6 +25,9 @@ const MAX_SMALL_BATCH_BYTES: u64 = 4 << 20;
 /// Blocks of contiguous samples in file order have at most this many bytes.
 const SEQUENTIAL_READ: u64 = 1 << 20;
 
+/// So often is a window made smaller by as little as a byte.
+const MAX_SMALL_STEPS: u64 = 1000;
+
 /// How a file is read, and with how much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoaderPlan {
@@ -334,6 +337,7 @@ fn choose_windows(
     columns: &Columns,
 ) -> EngineChoice {
     let mut allowed = window;
+    let mut steps = 0;
     loop {
         let choice = choose(layout, Bytes(allowed), &budget_for);
         let bytes = window_bytes(choice.engine, None, options, columns) / 2;
@@ -342,7 +346,15 @@ fn choose_windows(
             return choice;
         }
         let scaled = u128::from(allowed) * u128::from(window) / u128::from(bytes);
-        allowed = (scaled as u64).min(allowed - 1).max(layout.band_bytes());
+        let mut next = (scaled as u64).min(allowed - 1);
+        if steps >= MAX_SMALL_STEPS {
+            // The choice is the same until there is a band less than all, or than now.
+            let bands = layout.rows.div_ceil(layout.band_rows());
+            let held = (allowed / layout.band_bytes()).clamp(1, bands.max(1));
+            next = next.min(held.saturating_mul(layout.band_bytes()) - 1);
+        }
+        allowed = next.max(layout.band_bytes());
+        steps += 1;
     }
 }
 

@@ -34,6 +34,11 @@ impl RandomAccessReader {
         &self.columns.columns
     }
 
+    /// Returns what a reader should know of files that were not closed.
+    pub fn unclosed_files(&self) -> &[String] {
+        &self.columns.unclosed
+    }
+
     /// Returns how many samples there are.
     pub fn sample_count(&self) -> u64 {
         self.columns.len()

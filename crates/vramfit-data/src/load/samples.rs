@@ -65,7 +65,7 @@ pub(super) fn index_samples(
     }
     let samples = match &options.samples {
         SampleOptions::Rows => index_rows(options, columns, segments)?,
-        SampleOptions::Windows { length, stride, padding, within } => {
+        SampleOptions::Windows { length, stride, padding, within, .. } => {
             for (column, wanted) in columns.iter_mut().zip(&options.columns) {
                 column.set_rows(wanted.length.unwrap_or(*length));
             }
@@ -119,6 +119,16 @@ fn ensure_sensible(options: &LoaderOptions) -> Result<()> {
     }
     if let Some(stride) = stride.filter(|stride| !(1..=MAX_ROWS).contains(stride)) {
         return invalid(format!("a stride of {stride} rows is not possible"), "use 1 to 2^40 rows");
+    }
+    if let SampleOptions::Windows { axis, within, .. } = &options.samples {
+        if *axis > 1 {
+            let what = format!("windows along axis {axis} are not read");
+            return invalid(what, "use axis 0, or 1 where each place of axis 0 is a series");
+        }
+        if *axis == 1 && *within != Within::Group {
+            let what = "windows along axis 1 do not cross from one place of axis 0 to the next";
+            return invalid(what.into(), "use `within=\"group\"`, the default");
+        }
     }
     let windows = matches!(options.samples, SampleOptions::Windows { .. });
     let rows = options.samples == SampleOptions::Rows;

@@ -26,6 +26,8 @@ pub(super) struct Segment {
     pub(super) file: u32,
     /// What stands for the wildcards in paths.
     pub(super) names: Box<[String]>,
+    /// Which place of the first axis of each dataset, where each is a series.
+    pub(super) place: Option<u64>,
     /// The rows of each column.
     pub(super) lengths: Box<[u64]>,
     /// Where the header of each dataset is; none where it is in another file.
@@ -191,6 +193,10 @@ impl Segments {
                 let dataset = match address {
                     Some(address) => Dataset::open_at(container, *address, &path)?,
                     None => Dataset::open_in(container, &path)?,
+                };
+                let dataset = match segment.place {
+                    Some(place) => dataset.at_place(place)?,
+                    None => dataset,
                 };
                 column.open_rows(dataset, &self.scratch)
             });

@@ -208,7 +208,8 @@ impl RowReader {
             }
             find_runs(&shape[1..], &chunk[1..], &origin, &mut runs);
             let first_row = band * chunk[0];
-            let is_edge = first_row + chunk[0] > shape[0]
+            let is_edge = grid.is_at_edge()
+                || first_row + chunk[0] > shape[0]
                 || (origin.iter().zip(&shape[1..]).zip(&chunk[1..]))
                     .any(|((begin, length), chunk)| begin + chunk > *length);
             let column = Column {
@@ -242,7 +243,7 @@ impl RowReader {
         if column.is_plain {
             self.check_plain(column, chunk)?;
             let row_bytes = (column.row_elements * self.convert.stride) as u64;
-            let address = chunk.address + rows.start * row_bytes;
+            let address = chunk.address + column.grid.place_offset() + rows.start * row_bytes;
             return self.source().read_at(address, out).map(|()| true);
         }
         if out.len() as u64 != column.grid.chunk_bytes {
@@ -267,12 +268,13 @@ impl RowReader {
             return Ok(None);
         };
         let row_bytes = (column.row_elements * self.convert.stride) as u64;
+        let start = column.grid.place_offset() + rows.start * row_bytes;
+        let length = (rows.end - rows.start) * row_bytes;
         let (stored, decoded, mut between) = scratch.parts();
         if column.is_plain {
             self.check_plain(column, chunk)?;
-            let address = chunk.address + rows.start * row_bytes;
-            let length = (rows.end - rows.start) * row_bytes;
-            let there = chunk.size.saturating_sub(rows.start * row_bytes);
+            let address = chunk.address + start;
+            let there = chunk.size.saturating_sub(start);
             if there < length {
                 // It was stored without what is not in the dataset.
                 let buffer = grow_to(stored, length as usize);
@@ -289,8 +291,7 @@ impl RowReader {
         let used = column.grid.used_bytes(chunk.index) as usize;
         let done = filters.decode(bytes, chunk.filter_mask, decoded, used, &mut between);
         done.map_err(|fault| self.bad_chunk(chunk, &fault))?;
-        let wanted = (rows.start * row_bytes) as usize..(rows.end * row_bytes) as usize;
-        Ok(Some(&decoded[wanted]))
+        Ok(Some(&decoded[start as usize..(start + length) as usize]))
     }
 
     /// Checks that a chunk without filters has all elements that are in the dataset.

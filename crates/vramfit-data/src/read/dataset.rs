@@ -159,7 +159,8 @@ impl Dataset {
     ) -> Result<Dataset> {
         let Description { container, space, datatype, layout, filters, fill } = description;
         if space.is_null {
-            return Err(Error::invalid_argument("it has no values"));
+            return Err(Error::invalid_argument("it has no values, not even a shape")
+                .hint("it was made of `h5py.Empty` or a null dataspace: choose another dataset"));
         }
         let (mut shape, mut missing) = (space.shape, Vec::new());
         let size = datatype.size();
@@ -222,6 +223,12 @@ impl Dataset {
         };
         let path = path.to_owned();
         Ok(Dataset { container, path, address, shape, fill, datatype, filters, storage, missing })
+    }
+
+    /// Returns a dataset of these elements of it.
+    pub(super) fn with_storage(&self, path: String, shape: Vec<u64>, storage: Storage) -> Dataset {
+        let missing = Vec::new();
+        Dataset { path, shape, storage, missing, ..self.clone() }
     }
 
     /// Returns the dataset with the sources of a virtual one placed for rows on the last axis.

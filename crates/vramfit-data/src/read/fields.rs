@@ -58,7 +58,14 @@ pub(crate) fn suggest_numbers(what: &str) -> &'static str {
         _ if what.contains("sequence") => {
             "write all values in one dataset and where each sequence begins in another, which `Ragged` reads"
         }
-        _ => "write them as numbers",
+        _ if what.contains("float") => {
+            "write them as float64, or as float32 where that is precise enough"
+        }
+        _ if what.contains("integer") => "write them as integers of at most 64 bits",
+        _ if what.contains("complex") => {
+            "write their real and imaginary parts as datasets of floats"
+        }
+        _ => "write what they mean as a dataset of integers or floats",
     }
 }
 

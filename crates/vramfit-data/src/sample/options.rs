@@ -20,6 +20,9 @@ pub enum SampleOptions {
         padding: Padding,
         /// What windows do not cross.
         within: Within,
+        /// The axis that rows are on: 0, or 1 where each place of axis 0 is a series.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        axis: u32,
     },
     /// All rows of a group: an episode, a trajectory.
     Groups {
@@ -44,7 +47,17 @@ pub enum SampleOptions {
     },
 }
 
+/// Whether windows are on the first axis: the states of runs do not say so.
+fn is_zero(axis: &u32) -> bool {
+    *axis == 0
+}
+
 impl SampleOptions {
+    /// Whether each place of axis 0 of a dataset is a series, with rows on axis 1.
+    pub fn has_series_in_rows(&self) -> bool {
+        matches!(self, SampleOptions::Windows { axis: 1, .. })
+    }
+
     /// Reads the JSON of one.
     ///
     /// # Errors

@@ -52,7 +52,11 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Refuses addresses.
-fn ensure_local(path: &Path) -> Result<()> {
+///
+/// # Errors
+///
+/// `unsupported-feature` when a path that is not there has a scheme, such as `s3://`.
+pub(super) fn ensure_local(path: &Path) -> Result<()> {
     let text = path.to_str().unwrap_or_default();
     let Some((scheme, _)) = text.split_once("://").filter(|_| !path.exists()) else {
         return Ok(());

@@ -202,7 +202,10 @@ impl Source {
 
 /// Returns what the file system says of a file.
 pub(crate) fn read_metadata(path: &Path) -> Result<Metadata> {
-    std::fs::metadata(path).map_err(|error| cannot_read(path, error))
+    std::fs::metadata(path).map_err(|error| match file_list::ensure_local(path) {
+        Ok(()) => cannot_read(path, error),
+        Err(address) => address,
+    })
 }
 
 fn cannot_read(path: &Path, error: std::io::Error) -> Error {

@@ -1,5 +1,8 @@
 //! The chunks of a shape: how many there are along each axis, and how they are numbered.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::hdf5::dataspace::checked_product;
 
 /// How a shape is cut into chunks.
@@ -22,6 +25,20 @@ pub struct Grid {
     max_lengths: Vec<u64>,
     /// Which axis that is.
     unlimited: usize,
+    /// If it is a place of the first axis of another grid: that one.
+    whole: Option<Arc<Whole>>,
+}
+
+/// A grid with one axis more than the one at a place of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Whole {
+    grid: Grid,
+    /// The index in it of the first chunk.
+    first_chunk: u64,
+    /// Where the place begins in a chunk, in bytes.
+    offset: u64,
+    /// Whether chunks reach beyond the edge of the first axis.
+    is_edge: bool,
 }
 
 impl Grid {
@@ -47,12 +64,54 @@ impl Grid {
             lengths,
             max_lengths,
             unlimited,
+            whole: None,
         })
+    }
+
+    /// Returns the grid of the other axes at a place of the first one, and the indexes of its chunks in this one. Chunks
+    /// have all of their bytes, of which those of the place begin at [`place_offset`](Self::place_offset).
+    pub(crate) fn at_place(&self, place: u64) -> (Grid, Range<u64>) {
+        let lengths = self.lengths[1..].to_vec();
+        // A part of the number of all chunks, which was checked.
+        let count = lengths.iter().product::<u64>();
+        let (row, within) = (place / self.chunk[0], place % self.chunk[0]);
+        let first_chunk = row * count;
+        let whole = Whole {
+            grid: self.clone(),
+            first_chunk,
+            offset: within * (self.chunk_bytes / self.chunk[0]),
+            is_edge: (row + 1) * self.chunk[0] > self.shape[0],
+        };
+        let grid = Grid {
+            chunk: self.chunk[1..].to_vec(),
+            chunk_bytes: self.chunk_bytes,
+            count,
+            shape: self.shape[1..].to_vec(),
+            element: self.element,
+            max_lengths: lengths.clone(),
+            lengths,
+            unlimited: 0,
+            whole: Some(Arc::new(whole)),
+        };
+        (grid, first_chunk..first_chunk + count)
+    }
+
+    /// Returns where in a chunk its elements begin, in bytes.
+    pub(crate) fn place_offset(&self) -> u64 {
+        self.whole.as_ref().map_or(0, |whole| whole.offset)
+    }
+
+    /// Whether it is a place of an axis of which all chunks at that place reach beyond the edge.
+    pub(crate) fn is_at_edge(&self) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.is_edge)
     }
 
     /// Returns how many bytes of a chunk there are up to the last element that is in the shape. The others are never
     /// read, and some writers do not store them.
     pub(crate) fn used_bytes(&self, mut index: u64) -> u64 {
+        if let Some(whole) = &self.whole {
+            return whole.grid.used_bytes(whole.first_chunk + index);
+        }
         let (mut last, mut step) = (0, 1);
         let axes = self.shape.iter().zip(&self.chunk).zip(&self.lengths);
         for ((length, chunk), chunks) in axes.rev() {
@@ -134,6 +193,17 @@ mod tests {
         let grid = Grid::new(&[3, 5], &[3, 5], &[2, 4], 2).unwrap();
         let used: Vec<_> = (0..4).map(|index| grid.used_bytes(index)).collect();
         assert_eq!(used, [16, 10, 8, 2]);
+    }
+
+    #[test]
+    fn a_place_of_the_first_axis_is_a_grid_of_the_others() {
+        let whole = Grid::new(&[3, 5], &[3, 5], &[2, 4], 2).unwrap();
+        let (grid, chunks) = whole.at_place(1);
+        assert_eq!((chunks, grid.place_offset(), grid.is_at_edge()), (0..2, 8, false));
+        assert_eq!((grid.count, grid.used_bytes(0), grid.used_bytes(1)), (2, 16, 10));
+        let (grid, chunks) = whole.at_place(2);
+        assert_eq!((chunks, grid.place_offset(), grid.is_at_edge()), (2..4, 0, true));
+        assert_eq!((grid.used_bytes(0), grid.used_bytes(1)), (8, 2));
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod fixed_array;
 mod grid;
 mod trees;
 
+use std::ops::Range;
+
 use vramfit_base::Result;
 
 use super::container::Container;
@@ -56,6 +58,13 @@ impl ChunkTable {
         }
         let place = chunks.binary_search_by_key(&index, |chunk| chunk.index);
         place.ok().and_then(|place| chunks.get(place).copied())
+    }
+
+    /// Returns the table of the chunks with some indexes, which count from the first of them.
+    pub(crate) fn part(&self, indexes: Range<u64>) -> ChunkTable {
+        let found = indexes.clone().filter_map(|index| self.find(index));
+        let listed = found.map(|chunk| Chunk { index: chunk.index - indexes.start, ..chunk });
+        ChunkTable { listed: listed.collect(), consecutive: None }
     }
 
     /// Returns how many chunks were written.
