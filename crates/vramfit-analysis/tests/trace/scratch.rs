@@ -265,7 +265,7 @@ fn a_larger_fraction_is_offered_without_what_libraries_may_take_beside_it() {
         shown(&summarize_run(run))
     };
     // With 0.92 of the GPU's 1024 MiB, 92 MiB are left.
-    let offered = "the pool then has 942.1 MiB, and what failed needs 850.0 MiB; what comes after it is not included";
+    let offered = "the pool then has 942.1 MiB, and what failed needs 850.0 MiB; anything after that is not included";
     let little = said(50 * MIB);
     assert!(little.contains(offered) && !little.contains("nor the"), "{little}");
     let much = said(200 * MIB);
