@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use super::facts::Facts;
+use crate::bytes::Bytes;
 use crate::gpu::{self, Gpu};
 use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION};
 
@@ -58,6 +59,22 @@ impl Facts<'_> {
                 Some(Need { bytes, least_bytes: bytes, is_least: true, is_of_program: false })
             }
         }
+    }
+
+    /// Says how much is needed, of which that is a bound, and by what.
+    pub(super) fn describe_need(&self, need: Need) -> String {
+        let bound = match need.is_least {
+            true => "at least ",
+            false if need.is_most() => "at most ",
+            false => "",
+        };
+        let scope = match need.is_of_program {
+            true => " by the program alone",
+            false if need.is_most() => " up to the failure",
+            false => "",
+        };
+        let on_each = if self.log.count_refusing_gpus() > 1 { " on each" } else { "" };
+        format!("{bound}{} are needed{on_each}{scope}", Bytes(need.bytes))
     }
 
     /// Returns how many GPUs share what the program needs if all of it is divided evenly; `None` where the log does

@@ -177,3 +177,12 @@ fn no_other_process_is_blamed_for_what_tensorflow_has() {
         assert_eq!(lower, expected.as_deref());
     }
 }
+
+#[test]
+fn a_name_alone_in_a_line_is_the_gpu() {
+    for gpu in gpu::all().iter().filter(|gpu| gpu.description.starts_with("Tesla")) {
+        let explanation = explained(&format!("{}\n{}", gpu.description, program_of(GIB)));
+        assert_eq!(explanation.figures.gpu, Some(gpu.name.as_str()));
+    }
+    assert_eq!(explained(&format!("Tesla T4\n{}", program_of(GIB))).figures.gpu, Some("t4"));
+}

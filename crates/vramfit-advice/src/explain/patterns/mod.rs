@@ -240,6 +240,6 @@ fn gpu_names() -> impl Iterator<Item = (String, &'static str)> {
         let kept = text.chars().filter(|letter| !letter.is_whitespace());
         (kept.collect::<String>().to_ascii_lowercase(), name)
     });
-    // `orin` and `l4` are in many words.
-    normal.filter(|(text, _)| text.len() >= MIN_NAME_BYTES)
+    // `orin` and `l4` are in many words, `teslat4` is in none.
+    normal.filter(|(text, _)| text.len() >= MIN_NAME_BYTES || text.starts_with("tesla"))
 }

@@ -50,10 +50,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     };
     let is_enough = is_enough(facts);
     let enough = match facts.need().filter(|_| is_enough) {
-        Some(need) if need.is_of_program => {
-            format!("; the program needs {} by itself", Bytes(need.bytes))
-        }
-        Some(need) => format!("; {} are needed", Bytes(need.bytes)),
+        Some(need) => format!("; {}", facts.describe_need(need)),
         None => String::new(),
     };
     let text = format!("raise JAX's memory fraction to {MAX_FRACTION}{pools}{enough}{now}");

@@ -235,18 +235,7 @@ fn more_gpus(facts: &Facts<'_>) -> Option<Remedy> {
             "use a larger GPU, or shard over several; how much is needed, the log does not tell";
         return Some(Remedy::new("larger-gpu", text, command("h100-80gx8")));
     };
-    let bound = match need.is_least {
-        true => "at least ",
-        false if need.is_most() => "at most ",
-        false => "",
-    };
-    let scope = match need.is_of_program {
-        true => " by the program alone",
-        false if need.is_most() => " up to the failure",
-        false => "",
-    };
-    let on_each = if facts.log.count_refusing_gpus() > 1 { " on each" } else { "" };
-    let amount = format!("{bound}{} are needed{on_each}{scope}", Bytes(need.bytes));
+    let amount = facts.describe_need(need);
     let count = facts.gpus_if_sharded(need);
     let several = match count {
         Some(count) => format!("shard over at least {count} of this GPU"),
