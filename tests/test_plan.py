@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -257,7 +258,10 @@ def test_a_program_that_fits_is_offered_what_is_faster(write_script):
     assert " faster, by the estimate: peak " in done.stdout
     assert f"> {faster['moves'][0]}"[2:] in done.stdout
     low, high = (faster["time"][end] / 1e3 for end in ("low_us", "model_us"))
-    assert f"{low:.1f} to {high:.1f} ms" in done.stdout
+    # With two digits; a bound is not rounded up.
+    low = math.floor(low * 10) / 10 if low < 10 else math.floor(low)
+    low, high = (f"{time:.{int(time < 10)}f}" for time in (low, high))
+    assert f"{low} to {high} ms" in done.stdout
 
 
 def test_numbers_of_a_list_that_a_program_rejects_are_passed_over(write_script):
