@@ -93,20 +93,21 @@ impl Columns {
                     note_unclosed(dataset, &mut unclosed);
                 }
                 let bounds = bounds.add(&mut finder, &names, options.budget)?;
-                let mut add = |datasets: Vec<Dataset>, place| {
+                let mut add = |datasets: Vec<Dataset>, series| {
                     let readers = columns.iter_mut().zip(datasets);
                     let readers = readers
                         .map(|(column, dataset)| column.add(dataset, &container, &builder.scratch))
                         .collect::<Result<Vec<_>>>()?;
-                    let names = (names.clone(), place);
+                    let names = (names.clone(), series);
                     builder.push(number, &container, names, readers, bounds.as_ref())
                 };
                 let added = match options.samples.has_series_in_rows() {
                     false => add(datasets, None),
-                    true => series::count_places(&datasets).and_then(|places| {
-                        (0..places).try_for_each(|place| {
-                            let at_place = datasets.iter().map(|dataset| dataset.at_place(place));
-                            add(at_place.collect::<Result<_>>()?, Some(place))
+                    true => series::count_series(&datasets).and_then(|count| {
+                        (0..count).try_for_each(|series| {
+                            let one =
+                                datasets.iter().map(|dataset| dataset.index_first_axis(series));
+                            add(one.collect::<Result<_>>()?, Some(series))
                         })
                     }),
                 };

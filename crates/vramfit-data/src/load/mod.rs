@@ -13,7 +13,7 @@
 //! | `segments`, `segments_builder` | which files and groups do rows come from, and are they still the same? |
 //! | `open_files` | which files are open? |
 //! | `samples`, `bounds`, `derived` | which rows has a sample, and what is said of them? |
-//! | `series` | which places of the first axis are series of their own? |
+//! | `series` | which datasets have series on their first axis? |
 //! | `selection` | which samples are read? |
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
 //! | `budget` | which budget is enough? |

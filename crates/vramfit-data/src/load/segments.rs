@@ -26,8 +26,8 @@ pub(super) struct Segment {
     pub(super) file: u32,
     /// What stands for the wildcards in paths.
     pub(super) names: Box<[String]>,
-    /// Which place of the first axis of each dataset, where each is a series.
-    pub(super) place: Option<u64>,
+    /// The index of its series on the first axis of each dataset, where that axis has series.
+    pub(super) series: Option<u64>,
     /// The rows of each column.
     pub(super) lengths: Box<[u64]>,
     /// Where the header of each dataset is; none where it is in another file.
@@ -194,8 +194,8 @@ impl Segments {
                     Some(address) => Dataset::open_at(container, *address, &path)?,
                     None => Dataset::open_in(container, &path)?,
                 };
-                let dataset = match segment.place {
-                    Some(place) => dataset.at_place(place)?,
+                let dataset = match segment.series {
+                    Some(series) => dataset.index_first_axis(series)?,
                     None => dataset,
                 };
                 column.open_rows(dataset, &self.scratch)

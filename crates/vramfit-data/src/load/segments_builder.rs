@@ -56,7 +56,7 @@ impl SegmentsBuilder {
         &mut self,
         file: usize,
         container: &Container,
-        (names, place): (Vec<String>, Option<u64>),
+        (names, series): (Vec<String>, Option<u64>),
         readers: Vec<ColumnReader>,
         bounds: Option<&Dataset>,
     ) -> Result<()> {
@@ -81,7 +81,7 @@ impl SegmentsBuilder {
         self.segments.push(Segment {
             file: file as u32,
             names: names.into(),
-            place,
+            series,
             lengths: readers.iter().map(|reader| reader.len()).collect(),
             addresses: readers.iter().map(address).collect(),
             other_files: other_files.into(),

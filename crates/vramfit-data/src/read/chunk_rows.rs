@@ -243,7 +243,7 @@ impl RowReader {
         if column.is_plain {
             self.check_plain(column, chunk)?;
             let row_bytes = (column.row_elements * self.convert.stride) as u64;
-            let address = chunk.address + column.grid.place_offset() + rows.start * row_bytes;
+            let address = chunk.address + column.grid.start_in_chunk() + rows.start * row_bytes;
             return self.source().read_at(address, out).map(|()| true);
         }
         if out.len() as u64 != column.grid.chunk_bytes {
@@ -268,7 +268,7 @@ impl RowReader {
             return Ok(None);
         };
         let row_bytes = (column.row_elements * self.convert.stride) as u64;
-        let start = column.grid.place_offset() + rows.start * row_bytes;
+        let start = column.grid.start_in_chunk() + rows.start * row_bytes;
         let length = (rows.end - rows.start) * row_bytes;
         let (stored, decoded, mut between) = scratch.parts();
         if column.is_plain {

@@ -3,17 +3,17 @@
 //!
 //! A [`Dataset`] says what is in the file; [`RowReader`] reads it. The unit of work is the *band*: all
 //! chunks that share the same rows. Bands never share a row, so threads that decode different bands
-//! write to different memory, also where a row is spread over many chunks. What a dataset has at one place of its first
-//! axis is a dataset as well (`place`), whose rows are on the second one.
+//! write to different memory, also where a row is spread over many chunks. What a dataset has at one index of its first
+//! axis is a dataset as well (`first_axis`), whose rows are on the second one.
 
 mod chunk_rows;
 mod convert;
 mod dataset;
 mod elements;
 mod fields;
+mod first_axis;
 mod last_axis;
 mod overflow;
-mod place;
 mod row_options;
 mod row_reader;
 mod runs;

@@ -25,17 +25,17 @@ pub struct Grid {
     max_lengths: Vec<u64>,
     /// Which axis that is.
     unlimited: usize,
-    /// If it is a place of the first axis of another grid: that one.
-    whole: Option<Arc<Whole>>,
+    /// The grid that it is part of, at an index of the first axis of that one.
+    parent: Option<Arc<Parent>>,
 }
 
-/// A grid with one axis more than the one at a place of it.
+/// The grid that another is part of, with one axis more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Whole {
+struct Parent {
     grid: Grid,
     /// The index in it of the first chunk.
     first_chunk: u64,
-    /// Where the place begins in a chunk, in bytes.
+    /// Where the part begins in a chunk, in bytes.
     offset: u64,
     /// Whether chunks reach beyond the edge of the first axis.
     is_edge: bool,
@@ -64,19 +64,19 @@ impl Grid {
             lengths,
             max_lengths,
             unlimited,
-            whole: None,
+            parent: None,
         })
     }
 
-    /// Returns the grid of the other axes at a place of the first one, and the indexes of its chunks in this one. Chunks
-    /// have all of their bytes, of which those of the place begin at [`place_offset`](Self::place_offset).
-    pub(crate) fn at_place(&self, place: u64) -> (Grid, Range<u64>) {
+    /// Returns the grid of the other axes at an index of the first one, and the indexes of its chunks in this one. Chunks
+    /// have all of their bytes, of which those of the part begin at [`start_in_chunk`](Self::start_in_chunk).
+    pub(crate) fn index_first_axis(&self, index: u64) -> (Grid, Range<u64>) {
         let lengths = self.lengths[1..].to_vec();
         // A part of the number of all chunks, which was checked.
         let count = lengths.iter().product::<u64>();
-        let (row, within) = (place / self.chunk[0], place % self.chunk[0]);
+        let (row, within) = (index / self.chunk[0], index % self.chunk[0]);
         let first_chunk = row * count;
-        let whole = Whole {
+        let parent = Parent {
             grid: self.clone(),
             first_chunk,
             offset: within * (self.chunk_bytes / self.chunk[0]),
@@ -91,26 +91,26 @@ impl Grid {
             max_lengths: lengths.clone(),
             lengths,
             unlimited: 0,
-            whole: Some(Arc::new(whole)),
+            parent: Some(Arc::new(parent)),
         };
         (grid, first_chunk..first_chunk + count)
     }
 
     /// Returns where in a chunk its elements begin, in bytes.
-    pub(crate) fn place_offset(&self) -> u64 {
-        self.whole.as_ref().map_or(0, |whole| whole.offset)
+    pub(crate) fn start_in_chunk(&self) -> u64 {
+        self.parent.as_ref().map_or(0, |parent| parent.offset)
     }
 
-    /// Whether it is a place of an axis of which all chunks at that place reach beyond the edge.
+    /// Whether all its chunks reach beyond the edge of the first axis of the grid that it is part of.
     pub(crate) fn is_at_edge(&self) -> bool {
-        self.whole.as_ref().is_some_and(|whole| whole.is_edge)
+        self.parent.as_ref().is_some_and(|parent| parent.is_edge)
     }
 
     /// Returns how many bytes of a chunk there are up to the last element that is in the shape. The others are never
     /// read, and some writers do not store them.
     pub(crate) fn used_bytes(&self, mut index: u64) -> u64 {
-        if let Some(whole) = &self.whole {
-            return whole.grid.used_bytes(whole.first_chunk + index);
+        if let Some(parent) = &self.parent {
+            return parent.grid.used_bytes(parent.first_chunk + index);
         }
         let (mut last, mut step) = (0, 1);
         let axes = self.shape.iter().zip(&self.chunk).zip(&self.lengths);
@@ -198,11 +198,11 @@ mod tests {
     #[test]
     fn a_place_of_the_first_axis_is_a_grid_of_the_others() {
         let whole = Grid::new(&[3, 5], &[3, 5], &[2, 4], 2).unwrap();
-        let (grid, chunks) = whole.at_place(1);
-        assert_eq!((chunks, grid.place_offset(), grid.is_at_edge()), (0..2, 8, false));
+        let (grid, chunks) = whole.index_first_axis(1);
+        assert_eq!((chunks, grid.start_in_chunk(), grid.is_at_edge()), (0..2, 8, false));
         assert_eq!((grid.count, grid.used_bytes(0), grid.used_bytes(1)), (2, 16, 10));
-        let (grid, chunks) = whole.at_place(2);
-        assert_eq!((chunks, grid.place_offset(), grid.is_at_edge()), (2..4, 0, true));
+        let (grid, chunks) = whole.index_first_axis(2);
+        assert_eq!((chunks, grid.start_in_chunk(), grid.is_at_edge()), (2..4, 0, true));
         assert_eq!((grid.used_bytes(0), grid.used_bytes(1)), (8, 2));
     }
 
