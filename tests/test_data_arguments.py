@@ -10,7 +10,7 @@ from commands import run_vramfit
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from vramfit import errors
-from vramfit.data import Loader
+from vramfit.data import KFold, Loader, Mixture, Windows
 
 
 @pytest.fixture(name="path")
@@ -188,3 +188,23 @@ def test_integers_of_64_bits_are_rounded_once(tmp_path):
         errors.InvalidArgumentError, match=r"row 1: the value 65520.* range for float16"
     ):
         load("too_large", "float16")
+
+
+def test_wrong_values_are_named(path):
+    loader = Loader(path, "x", batch_size=4)
+    wrong = [
+        (lambda: KFold(None, 0), "`folds` is None"),
+        (lambda: Mixture({"a": loader, "b": None}), r"`loaders\['b'\]` is None"),
+        (lambda: loader.epoch(None), "`epoch` is None"),
+        (lambda: Loader(path, "\ud800", batch_size=4), "not valid Unicode"),
+        (lambda: Loader(path, ["x", "\ud800"], batch_size=4), "not valid Unicode"),
+        (lambda: Loader(path, {"a": "\ud800"}, batch_size=4), "not valid Unicode"),
+        (lambda: Loader(path, "x", batch_size=4, groups=["\ud800"]), "not valid Unicode"),
+        (lambda: Loader(path, "x", batch_size=None), "`batch_size` is None"),
+        (lambda: Windows(None), "`length` of `Windows` is None"),
+        (lambda: Windows(4, axis=2), "must be 0, 1 or -1"),
+        (lambda: Windows(4, axis={"x": 1}), "must be 0 or -1"),
+    ]
+    for make, message in wrong:
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            make()

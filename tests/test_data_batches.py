@@ -328,7 +328,7 @@ def test_what_is_no_text_is_not_decoded(tmp_path):
     texts = {"image": None, "caption": None}
     for options, message in (
         ({}, "variable-length sequences of bytes are not supported"),
-        ({"decode": {**texts, "number": None}}, "only text and bytes are decoded"),
+        ({"decode": {**texts, "number": None}}, "which is neither text nor bytes"),
         ({"decode": {"picture": None}}, "names 'picture'"),
         ({"decode": len}, "must be a dictionary"),
         ({"decode": {**texts, "image": 3}}, "is not a function"),

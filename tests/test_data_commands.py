@@ -9,6 +9,7 @@ import hdf5plugin
 import numpy as np
 import pytest
 from commands import run_command, run_python, run_vramfit
+from data_files import write_series
 
 import vramfit.data
 from vramfit import errors
@@ -387,3 +388,34 @@ def test_the_mean_of_a_sample_of_large_numbers_is_finite(tmp_path):
         f["x"] = x
     sample = by_path(inspect(tmp_path / "f.h5", "--sample", "9"))["/x"]["dataset"]["sample"]
     assert np.isclose(sample["mean"], float(x.astype(np.longdouble).mean()), rtol=1e-15)
+
+
+def test_statistics_are_those_of_chosen_rows(tmp_path):
+    from vramfit.data import compute_statistics
+
+    path = write_series(tmp_path / "f.h5", [4, 5, 6, 7, 8])
+    with h5py.File(path, "a") as f:
+        f["x"] = np.random.default_rng(0).standard_normal((200, 3))
+    chosen = [
+        (
+            "data/*/obs",
+            ["--group", "demo_1", "--group", "demo_4"],
+            {"groups": ["demo_1", "demo_4"]},
+        ),
+        ("x", ["--rows", "100:110", "--rows", "3:5"], {"rows": [3, 4, *range(100, 110)]}),
+        ("x", ["--split", "train:0.1"], {"split": ("train", 0.1)}),
+        ("x", ["--split", "validation:0.25:tail"], {"split": ("validation", 0.25, "tail")}),
+        ("x", ["--split", "test:0.6:0.2:0.2"], {"split": ("test", 0.6, 0.2, 0.2)}),
+        ("x", ["--split", "train:0.5", "--split-seed", "7"], {"split": ("train", 0.5)}),
+        ("data/*/obs", ["--split", "train:0.4", "--split-by", "group"], {"split": ("train", 0.4)}),
+    ]
+    for dataset, words, options in chosen:
+        options |= {"split_seed": 7} if "--split-seed" in words else {}
+        options |= {"split_by": "group"} if "--split-by" in words else {}
+        done = run_vramfit("data", "stats", path, "--dataset", dataset, "--json", "-", *words)
+        (one,) = json.loads(done.stdout)["datasets"].values()
+        expected = compute_statistics(path, dataset, **options)[dataset]
+        assert (one["rows"], one["mean"]) == (expected.rows, expected.mean.tolist())
+    for words in (["--rows", "5:3"], ["--split", "train"], ["--split", "train:0.5:0.1"]):
+        done = run_vramfit("data", "stats", path, *words, code=2)
+        assert "invalid value" in done.stderr

@@ -1,6 +1,8 @@
 """Many files and groups as one order of samples, and whether they are still the same."""
 
+import json
 import os
+import re
 import textwrap
 import zlib
 
@@ -248,3 +250,29 @@ def test_hints_fit_what_they_are_about(tmp_path, value, hint):
         Loader(tmp_path / "f.h5", "null", batch_size=1)
     assert hint is None or hint in caught.value.hint
     assert "did you mean `null`" not in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_state_says_which_file_has_changed(tmp_path, count):
+    write_shards(tmp_path / "shards", [10] * count)
+    paths = [tmp_path / "shards" / f"shard_{number}.h5" for number in range(count)]
+    options = {"datasets": "x", "batch_size": 3}
+    state = Loader(paths, **options).state()
+    assert len(json.dumps(state)) < 1000
+    changed = count - 2
+    with h5py.File(paths[changed], "a") as f:
+        f["x"][0] = 7
+    with pytest.raises(FileChangedError, match="are not the files that this run") as caught:
+        Loader(paths, **options).restore(state)
+    message = caught.value.message
+    assert "their values differ" in message
+    named = re.findall(r"shard_(\d+)", message.partition("the first that differs")[2])
+    # A run of files where there are too many for the state to tell them apart.
+    assert int(named[0]) <= changed <= int(named[-1])
+    assert len(named) == (1 if count == 3 else 2)
+    with h5py.File(paths[0], "w") as f:
+        f["x"] = np.zeros((10, 5))
+    with pytest.raises(FileChangedError, match=r"the first that differs is .*shard_0"):
+        Loader(paths, **options).restore(state)
+    with pytest.raises(FileChangedError, match=f"there were {count} files, and there are 2 now"):
+        Loader(paths[:2], **options).restore(state)

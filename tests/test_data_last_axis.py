@@ -12,7 +12,7 @@ from data_files import collect, read_resumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramfit.data import HDF5Source, Loader, Rows, compute_statistics
+from vramfit.data import HDF5Source, Loader, Rows, Windows, compute_statistics
 from vramfit.errors import InvalidArgumentError, UnsupportedFeatureError
 
 LAYOUTS = {
@@ -275,3 +275,35 @@ def test_inspect_names_the_axis(tmp_path):
     assert find(x=x.T, mean=np.zeros((1, 5)), scale=np.zeros(5)) == {}
     assert find(x=np.zeros((90, 90)), y=labels) == {}
     assert find(x=x) == {}
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=2),
+    st.integers(8, 60),
+    st.integers(1, 8),
+    st.integers(1, 5),
+    st.sampled_from(["none", "zeros", "repeat"]),
+    st.sampled_from([*LAYOUTS]),
+)
+def test_windows_of_the_last_axis_are_those_of_numpy(
+    tmp_path_factory, shape, samples, length, stride, pad, layout
+):
+    path = tmp_path_factory.mktemp("windows") / "f.h5"
+    want = write(path, shape, samples, layout=layout)
+    windows = Windows(length, stride=stride, pad=pad, axis={"x": -1, "row": -1})
+    starts = []
+    for batch in Loader(path, ["x", "y", "row"], samples=windows, batch_size=5, seed=3):
+        for place, rows in enumerate(batch["y"]):
+            real = batch["mask"][place] if pad != "none" else np.ones(length, bool)
+            starts.append(rows[0])
+            assert np.array_equal(batch["x"][place][real], want[rows[real]])
+            assert np.array_equal(batch["row"][place][real], rows[real, None])
+            if pad == "repeat":
+                assert np.array_equal(batch["x"][place], want[rows])
+            elif pad == "zeros":
+                assert not batch["x"][place][~real].any()
+    last = samples if pad != "none" else samples - length + 1
+    assert sorted(starts) == list(range(0, last, stride))
+    source = HDF5Source(path, ["x", "y"], samples=Windows(length, axis={"x": -1}))
+    assert np.array_equal(source[0]["x"], want[:length])

@@ -253,3 +253,25 @@ def test_inspect_names_bounds_that_are_not_applied(tmp_path):
     shown = run_vramfit("data", "inspect", tmp_path / "f.h5").stdout
     assert "/x [valid-range]: it has the attribute `valid_range`: values outside" in shown
     assert "/u [packed-values]: it has the attribute `_Unsigned`" in shown
+
+
+def test_a_fill_value_that_is_no_number_packs_nothing(tmp_path):
+    """Xarray writes it for every dataset of floats."""
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["x"] = np.arange(30, dtype="f4").reshape(15, 2)
+        f["x"].attrs["_FillValue"] = np.float32("nan")
+    for action in ("inspect", "stats"):
+        done = run_vramfit("data", action, tmp_path / "f.h5")
+        assert "packed" not in done.stdout + done.stderr
+
+
+def test_training_on_packed_values_is_warned_about(packed, tmp_path):
+    path, _, values = packed
+    with h5py.File(path, "a") as f:
+        f["y"] = values[:, 0].astype("f4")
+    config = tmp_path / "train.toml"
+    config.write_text(f'[data]\npath = "{path}"\ninputs = "x"\ntargets = "y"\nbatch_size = 4\n')
+    done = run_vramfit("train", config, "--set", "model.kind=mlp", "--check")
+    said = " ".join(done.stdout.split())
+    assert "warning `x` has the attributes `scale_factor`, `add_offset`, `_FillValue`" in said
+    assert "`y` has" not in said

@@ -1,5 +1,7 @@
 """Which samples are read: lists, groups, sets of a split."""
 
+import pickle
+
 import h5py
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from vramfit.data import (
     Loader,
     Ragged,
     Windows,
+    compute_statistics,
 )
 from vramfit.errors import InvalidArgumentError
 
@@ -112,3 +115,67 @@ def test_no_row_is_in_two_sets_of_one_series(
             return
         sets.append(set(collect(loader)["x"].ravel().tolist()) - {0})
     assert not sets[0] & sets[1]
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """Write groups, and datasets that name some of them, and some of 20 rows."""
+    path = write_series(tmp_path / "f.h5", [3, 4, 5, 6])
+    chosen = np.array([17, 3, 8])
+    with h5py.File(path, "a") as f:
+        f["y"] = np.arange(20)
+        f["mask/fixed"] = np.array(["demo_3", "demo_1"], "S")
+        f["mask/text"] = ["demo_3", "demo_1"]
+        f["numbers"] = chosen
+        f["column"] = chosen[:, None].astype("u1")
+        f["matlab"] = chosen[None]
+        f["flags"] = np.isin(np.arange(20), chosen)
+        f["bits"] = np.isin(np.arange(20), chosen).astype("u1")[None]
+    return path
+
+
+@pytest.mark.parametrize("name", ["mask/fixed", "mask/text"])
+def test_groups_are_named_by_a_dataset(listed, name):
+    found = collect(Loader(listed, COLUMNS, groups=name, batch_size=4, shuffle=False))
+    assert (found["obs"][:, 0] // 1000).astype(int).tolist() == [1] * 4 + [3] * 6
+    one = compute_statistics(listed, {"obs": "data/*/obs"}, groups=name)["obs"]
+    assert one.rows == 10
+    with h5py.File(listed) as f:
+        loader = Loader(listed, COLUMNS, groups=f[name], batch_size=4)
+    assert pickle.loads(pickle.dumps(loader)).rows == 10
+
+
+@pytest.mark.parametrize("name", ["numbers", "column", "matlab", "flags", "bits"])
+def test_rows_are_named_by_a_dataset(listed, name):
+    found = collect(Loader(listed, "y", rows=name, batch_size=2, shuffle=False))
+    assert found["y"].tolist() == [3, 8, 17]
+    assert compute_statistics(listed, "y", rows=name)["y"].mean == [28 / 3]
+
+
+def test_rows_of_an_open_dataset_are_pickled(listed):
+    with h5py.File(listed) as f:
+        loader = Loader(listed, "y", rows=f["numbers"], batch_size=2)
+    assert pickle.loads(pickle.dumps(loader)).rows == 3
+
+
+def test_datasets_that_do_not_say_what_to_read(listed, tmp_path):
+    both = [listed, write_series(tmp_path / "g.h5", [3])]
+    with h5py.File(both[1], "a") as f:
+        f["y"], f["numbers"], f["mask/fixed"] = np.arange(20), [1], np.array(["demo_0"], "S")
+        f["flags"] = np.arange(20) == 2
+    # A mask is as long as the rows of all files; numbers and names are those of one.
+    found = collect(Loader(both, "y", rows="flags", batch_size=2, shuffle=False))
+    assert found["y"].tolist() == [3, 8, 17, 2]
+    wrong = [
+        (both, "y", {"rows": "numbers"}, "of which there are 2 in the files"),
+        (both, COLUMNS, {"groups": "mask/fixed"}, "of which there are 2 in the files"),
+        (listed, "y", {"rows": "data/demo_0/obs"}, "with rows of shape"),
+        (listed, "y", {"rows": "nowhere"}, "no `nowhere`"),
+        (listed, "y", {"rows": "data/demo_0/action"}, "with rows of shape"),
+        (listed, COLUMNS, {"groups": "mask/nowhere"}, "no `mask/nowhere`"),
+        (listed, COLUMNS, {"groups": "data/demo_0/obs"}, "neither text nor bytes"),
+        (listed, COLUMNS, {"groups": "mask/fixed", "rows": "flags"}, "were given"),
+    ]
+    for path, datasets, options, message in wrong:
+        with pytest.raises(InvalidArgumentError, match=message):
+            Loader(path, datasets, batch_size=2, **options)

@@ -129,6 +129,11 @@ def test_inspect_refuses_it_too(tmp_path):
     done = run_vramfit("data", "inspect", path, code=2)
     assert done.stderr.startswith("error[file-not-closed]: ")
     assert "h5clear -s" in done.stderr
+    done = run_vramfit("data", "inspect", path, "--allow-unclosed")
+    assert "/ [not-closed]: " in done.stdout
+    done = run_vramfit("data", "stats", path, "--allow-unclosed")
+    assert "/x: 64 rows" in done.stdout
+    assert "warning: " in done.stderr
 
 
 def test_files_that_others_read_are_read(tmp_path):

@@ -1,6 +1,6 @@
 import os
 from collections.abc import Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 from vramfit.data.arguments import LoaderOptions
 from vramfit.data.samples import ColumnArgument
@@ -156,8 +156,10 @@ class RowReader:
     @property
     def rows(self) -> int: ...
     @property
+    def segments(self) -> int: ...
+    @property
     def unclosed_files(self) -> list[str]: ...
-    def read(self, rows: Sequence[int]) -> list[bytearray]: ...
+    def read(self, rows: Sequence[int]) -> list[Any]: ...
 
 @final
 class RowWriter:

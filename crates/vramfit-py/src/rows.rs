@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyByteArray, PyBytes, PyList};
 use vramfit_analysis::{Bytes, Result};
+use vramfit_data::hdf5::ByteStorage;
 use vramfit_data::load::{LoaderOptions, RandomAccessReader};
 use vramfit_data::sample::SampleOptions;
 
@@ -64,15 +65,21 @@ impl RowReader {
         self.reader.sample_count()
     }
 
+    /// In how many groups of files there are datasets.
+    #[getter]
+    fn segments(&self) -> usize {
+        self.reader.segment_count()
+    }
+
     /// What a reader should know of files that were not closed.
     #[getter]
     fn unclosed_files(&self) -> Vec<String> {
         self.reader.unclosed_files().to_vec()
     }
 
-    /// The bytes of `rows` of each column, in that order.
+    /// The bytes of `rows` of each column, in that order; of text and bytes of variable length a list with each.
     #[allow(clippy::needless_pass_by_value, reason = "the type that PyO3 extracts")]
-    fn read<'py>(&self, py: Python<'py>, rows: Vec<u64>) -> PyResult<Vec<Bound<'py, PyByteArray>>> {
+    fn read<'py>(&self, py: Python<'py>, rows: Vec<u64>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let count = self.reader.sample_count();
         if let Some(row) = rows.iter().find(|row| **row >= count) {
             let text = format!("row {row} is out of range for {count} rows");
@@ -81,10 +88,19 @@ impl RowReader {
         let columns = self.reader.columns().iter().enumerate();
         let read = columns.map(|(number, column)| {
             let length = rows.len().saturating_mul(column.sample_bytes());
-            PyByteArray::new_with(py, length, |out| {
-                let gather = || self.reader.gather(number, &rows, out);
-                py.detach(gather).map_err(|error| raise(py, &error))
-            })
+            let gather = |out: &mut [u8]| {
+                let gathered = py.detach(|| self.reader.gather(number, &rows, out));
+                gathered.map_err(|error| raise(py, &error))
+            };
+            if column.bytes() != Some(ByteStorage::Variable) {
+                return Ok(PyByteArray::new_with(py, length, gather)?.into_any());
+            }
+            let mut elements = vec![0; length];
+            gather(&mut elements)?;
+            let objects = py.detach(|| self.reader.read_objects(number, &rows, &elements));
+            let objects = objects.map_err(|error| raise(py, &error))?;
+            let objects = objects.iter().map(|object| PyBytes::new(py, object));
+            Ok(PyList::new(py, objects)?.into_any())
         });
         read.collect()
     }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vramfit.data.arguments import KFold
 from vramfit.data.loader import Loader
 from vramfit.data.mixture import Mixture
 from vramfit.data.samples import Groups, Ragged, Rows, Windows
+from vramfit.data.selection import KFold
 from vramfit.data.source import HDF5Source
 from vramfit.data.statistics import ColumnStatistics, compute_statistics
 from vramfit.data.stats import Stats

@@ -23,9 +23,26 @@ def as_integer(name: str, number: Any) -> int:
         ) from None
 
 
-def check_counts(**numbers: int | None) -> None:
-    """Check that numbers are positive integers, if given."""
+def as_array(values: Any) -> Any:
+    """Return what is no array of NumPy but can be made one, such as a dataset of h5py, as an array.
+
+    It can then be pickled, and used where there is no JAX.
+    """
+    if not hasattr(values, "__array__"):
+        return values
+    import numpy as np
+
+    return np.asarray(values)
+
+
+def check_counts(**numbers: int) -> None:
+    """Check that numbers are positive integers."""
     _check_at_least(1, numbers)
+
+
+def check_optional_counts(**numbers: int | None) -> None:
+    """Check that numbers are positive integers, if given."""
+    _check_at_least(1, {name: number for name, number in numbers.items() if number is not None})
 
 
 def check_positions(**numbers: int) -> None:
@@ -33,9 +50,9 @@ def check_positions(**numbers: int) -> None:
     _check_at_least(0, numbers)
 
 
-def _check_at_least(least: int, numbers: Mapping[str, int | None]) -> None:
+def _check_at_least(least: int, numbers: Mapping[str, int]) -> None:
     for name, number in numbers.items():
-        if number is not None and not least <= as_integer(name, number) < 1 << 63:
+        if not least <= as_integer(name, number) < 1 << 63:
             raise InvalidArgumentError(f"`{name}` is {number}, but must be at least {least}")
 
 
@@ -75,6 +92,18 @@ def check_path(name: str, value: Any) -> None:
             f"`{name}` is {value!r}, but must be the path of a dataset",
             hint=f'use `{name}="group/dataset"`',
         )
+    check_text(name, value)
+
+
+def check_text(name: str, value: str) -> None:
+    """Check that a text is Unicode: Python keeps bytes that are not as lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(
+            f"`{name}` is {value!r}, which is not valid Unicode",
+            hint="names in files are read as UTF-8",
+        ) from None
 
 
 def list_paths(path: Any) -> list[str]:

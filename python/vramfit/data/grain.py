@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vramfit.data.checks import check_counts, list_paths
+from vramfit.data.checks import check_counts, check_optional_counts, list_paths
 from vramfit.data.loader import Loader
 from vramfit.errors import InvalidArgumentError, PackageMissingError
 
@@ -56,7 +56,8 @@ class HDF5IterDataset(grain.IterDataset):
                 hint="choose the rows of this process with "
                 "`rank=jax.process_index(), world=jax.process_count()`",
             )
-        check_counts(batch_size=batch_size, epochs=epochs)
+        check_counts(batch_size=batch_size)
+        check_optional_counts(epochs=epochs)
         self._epochs = epochs
         self._options = {
             "path": [os.path.abspath(one) for one in list_paths(path)],

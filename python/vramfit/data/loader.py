@@ -13,28 +13,29 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from vramfit.data.arguments import (
     LoaderOptions,
     as_memory,
-    check_groups,
     check_seeds,
     choose_last_batch,
     complete_sharding,
-    describe_split,
     describe_types,
     find_shard,
-    list_ranges,
     name_columns,
     open_native,
 )
 from vramfit.data.checks import (
     ReadLock,
+    as_array,
     as_integer,
     check_booleans,
     check_counts,
+    check_optional_counts,
     check_positions,
     list_paths,
 )
 from vramfit.data.columns import BatchColumns
+from vramfit.data.dataset import DatasetFiles
 from vramfit.data.decode import Decoder
 from vramfit.data.samples import Rows, Samples, plan_columns
+from vramfit.data.selection import describe_split, read_groups, read_rows
 from vramfit.data.statistics import find_normalization
 from vramfit.data.stats import Stats
 from vramfit.data.transform import Transform, TransformPipeline, TransformTask
@@ -94,9 +95,11 @@ class Loader:
         transform_threads: Number of threads that decode and transform the batches to come, while
             the program computes. Batches come in the same order, and the state counts those that
             the program has.
-        rows: Which samples to read: numbers, a mask, a range or a slice. They are numbered in the
-            order of files and groups.
-        groups: Which groups to read: names of those that the last wildcard stands for.
+        rows: Which samples to read: numbers in any order, a mask, a range, a slice, or the path of
+            a dataset with numbers or a mask. Samples are numbered in the order of files and groups,
+            in which they come without `shuffle`.
+        groups: Which groups to read: names of those that the last wildcard stands for, or the path
+            of a dataset with names, such as ``"mask/train"``.
         split: ``("train", 0.1)`` or ``("validation", 0.1)``: which set to read when a tenth of the
             samples is used for validation; or ``("train", 0.8, 0.1, 0.1)`` with fractions for
             training, validation and ``"test"``. A last item chooses the others: ``"spread"`` over
@@ -175,6 +178,7 @@ class Loader:
         allow_unclosed: bool = False,
         _poison: bool = False,
     ) -> None:
+        rows, groups, weights = as_array(rows), as_array(groups), as_array(weights)
         arguments = dict(locals())
         self._arguments = {
             name: value for name, value in arguments.items() if name not in ("self", "__class__")
@@ -182,7 +186,8 @@ class Loader:
         names = name_columns(datasets)
         samples = Rows() if samples is None else samples
         columns = plan_columns(names, samples, shift)
-        check_counts(batch_size=batch_size, stacked_batches=stacked_batches, threads=threads)
+        check_counts(batch_size=batch_size)
+        check_optional_counts(stacked_batches=stacked_batches, threads=threads)
         check_seeds(seed=seed, split_seed=split_seed)
         check_booleans(shuffle=shuffle, drop_last=drop_last, mask=mask, x64=x64)
         check_booleans(unpack=unpack, allow_unclosed=allow_unclosed)
@@ -200,8 +205,11 @@ class Loader:
         self._undecoded = decoder.undecoded
         self._transform = Transform.of(transform, decoder, seed, shard[0])
         self._pipeline = TransformPipeline(self._transform, transform_threads)
+        files = DatasetFiles(
+            list_paths(path), as_memory(memory), bool(unpack), bool(allow_unclosed)
+        )
         self._options = LoaderOptions(
-            files=list_paths(path),
+            files=files.paths,
             columns=[
                 c.to_native(
                     kinds.get(c.name), scales.get(c.name), is_bytes=c.name in decoder.columns
@@ -212,28 +220,22 @@ class Loader:
             trim=bool(samples.trim),
             mask=mask is not False,
             batch_size=as_integer("batch_size", batch_size),
-            memory=as_memory(memory),
+            memory=files.memory,
             seed=as_integer("seed", seed),
             shuffle=bool(shuffle),
             drop_last=self._last_batch == "drop",
             is_partial=self._last_batch == "partial",
             stacked_batches=stacked_batches,
-            selected_samples=None if rows is None else list_ranges(rows),
-            selected_groups=check_groups(groups, rows),
+            selected_samples=read_rows(rows, files),
+            selected_groups=read_groups(groups, rows, files),
             split=describe_split(split, split_by, split_seed),
             shard=shard,
             threads=threads,
             floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
-            weights=read_weights(
-                weights,
-                path,
-                memory=as_memory(memory),
-                unpack=bool(unpack),
-                allow_unclosed=bool(allow_unclosed),
-            ),
-            unpack=bool(unpack),
-            allow_unclosed=bool(allow_unclosed),
+            weights=read_weights(weights, files),
+            unpack=files.unpack,
+            allow_unclosed=files.allow_unclosed,
             poison=_poison,
         )
         self._native = open_native(self._options)

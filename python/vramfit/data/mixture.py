@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from vramfit.data.arguments import check_seeds
-from vramfit.data.checks import ReadLock, as_integer, check_counts
+from vramfit.data.checks import ReadLock, as_integer, check_optional_counts
 from vramfit.data.loader import Batches, Loader, ended_iterator_error
 from vramfit.errors import InvalidArgumentError
 
@@ -43,7 +43,8 @@ class Mixture:
         loaders: The loaders, by name.
         weights: The weight of each, by name; equal weights by default. A weight of 0.7 beside 0.3
             means seven of ten batches.
-        batches: Batches of an epoch; by default as many as all loaders together have.
+        batches: Batches of an epoch; by default as many as all loaders together have. To resume
+            with loaders of another batch size, give the number of the run to resume.
         seed: Seed of the choice.
     """
 
@@ -60,10 +61,17 @@ class Mixture:
                 f"`loaders` is {loaders!r}, but must be a dictionary of loaders",
                 hint='use `Mixture({"robot": robot, "human": human}, {"robot": 3, "human": 1})`',
             )
-        check_counts(batches=batches)
+        check_optional_counts(batches=batches)
         self._loaders = dict(loaders)
         self._names = list(self._loaders)
         self._weights = _read_weights(weights, self._names)
+        for name, loader in loaders.items():
+            if not isinstance(loader, Loader):
+                raise InvalidArgumentError(
+                    f"`loaders[{name!r}]` is {loader!r}, which is not a loader",
+                    hint="use a `vramfit.data.Loader`; a mixture of mixtures is one with the "
+                    "products of their weights",
+                )
         self._batches = batches or sum(len(loader) for loader in self._loaders.values())
         self._seed = as_integer("seed", seed)
         check_seeds(seed=seed)

@@ -12,6 +12,7 @@ from vramfit.data.checks import (
     check_choice,
     check_columns,
     check_counts,
+    check_optional_counts,
     check_path,
 )
 from vramfit.errors import InvalidArgumentError
@@ -38,18 +39,8 @@ class Rows:
     axis: int | Mapping[str, int] = 0
 
     def __post_init__(self) -> None:
-        axes = self.axis.values() if isinstance(self.axis, Mapping) else [self.axis]
-        for axis in axes:
-            if isinstance(axis, bool) or axis not in (0, -1):
-                raise InvalidArgumentError(
-                    f"`axis` of `Rows` is {axis!r}, but must be 0 or -1",
-                    hint="samples are read from the first or the last axis; for another one, "
-                    "copy the dataset with `numpy.moveaxis`",
-                )
-
-    def _is_last_axis(self, column: str) -> bool:
-        axis = self.axis.get(column, 0) if isinstance(self.axis, Mapping) else self.axis
-        return axis == -1
+        what = "samples are read from the first or the last axis"
+        _check_axis("Rows", self.axis, (0, -1), what)
 
     def _lengths(self) -> Mapping[str, int]:
         return {}
@@ -75,9 +66,12 @@ class Windows:
         trim: Whether the datasets of a group may have different numbers of rows. A window then
             begins at each row that all of them have, and is as long as its column allows. Only with
             ``within="group"``.
-        axis: The axis that rows are on: 0, or 1 where each place of axis 0 is a series of its own,
-            as in files of trajectories: (trajectories, time, ...). Windows then do not cross from
-            one place to the next, and have the axes behind axis 1.
+        axis: The axis that rows are on: 0; -1 for the last one, as in recordings of several
+            channels: (channels, time), of which a window is (length, channels); or 1 where each
+            place of axis 0 is a series of its own, as in files of trajectories: (trajectories,
+            time, ...). Windows then do not cross from one place to the next, and have the axes
+            behind axis 1. A dictionary has the axis of each column that is not on axis 0:
+            ``{"eeg": -1}``.
 
     Raises:
         InvalidArgumentError: An attribute is not one of these.
@@ -88,7 +82,7 @@ class Windows:
     pad: Literal["none", "zeros", "repeat"] = "none"
     within: Literal["group", "file", "all"] = "group"
     trim: bool = False
-    axis: int = 0
+    axis: int | Mapping[str, int] = 0
 
     def __post_init__(self) -> None:
         lengths = list(self.length.values()) if isinstance(self.length, Mapping) else [self.length]
@@ -102,12 +96,14 @@ class Windows:
         check_counts(stride=self.stride)
         check_choice("pad", self.pad, ("none", "zeros", "repeat"))
         check_choice("within", self.within, ("group", "file", "all"))
-        if isinstance(self.axis, bool) or self.axis not in (0, 1):
-            raise InvalidArgumentError(
-                f"`axis` of `Windows` is {self.axis!r}, but must be 0 or 1",
-                hint="windows are read along the first axis, or along the second where each place "
-                "of the first is a series; for another one, copy the dataset with `numpy.moveaxis`",
-            )
+        choices = (0, -1) if isinstance(self.axis, Mapping) else (0, 1, -1)
+        _check_axis(
+            "Windows",
+            self.axis,
+            choices,
+            "windows are read along the first axis, the last one, or the second where each place "
+            "of the first is a series of every column",
+        )
         if self.axis == 1 and self.within != "group":
             raise InvalidArgumentError(
                 f'`within` of `Windows` is "{self.within}", but windows along axis 1 do not cross '
@@ -128,7 +124,7 @@ class Windows:
                 "padding": self.pad,
                 "within": self.within,
                 # Not said of the first axis, as in states of before there was another.
-                **({"axis": 1} if self.axis else {}),
+                **({"axis": 1} if self.axis == 1 else {}),
             }
         )
 
@@ -152,7 +148,7 @@ class Groups:
     trim: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_counts(length=self.length)
+        check_optional_counts(length=self.length)
         check_choice("pad", self.pad, ("zeros", "repeat"))
         object.__setattr__(self, "buckets", _sort_buckets(self.buckets))
 
@@ -205,7 +201,7 @@ class Ragged:
                 hint='name the dataset: `Ragged("indptr")` or `Ragged(lengths="n_atoms")`',
             )
         check_path("offsets" if self.lengths is None else "lengths", self.offsets or self.lengths)
-        check_counts(length=self.length)
+        check_optional_counts(length=self.length)
         listed = (self.per_sample,) if isinstance(self.per_sample, str) else self.per_sample
         if not isinstance(listed, list | tuple) or not all(isinstance(it, str) for it in listed):
             raise InvalidArgumentError(
@@ -233,6 +229,32 @@ class Ragged:
                 "pack": bool(self.pack),
             }
         )
+
+
+def _check_axis(
+    samples: str, axis: int | Mapping[str, int], choices: Sequence[int], what: str
+) -> None:
+    """Check that rows are read from an axis.
+
+    Args:
+        samples: The name of the class.
+        axis: Its attribute.
+        choices: What it may be.
+        what: Which axes these are.
+    """
+    for one in axis.values() if isinstance(axis, Mapping) else [axis]:
+        if isinstance(one, bool) or one not in choices:
+            *others, last = map(str, choices)
+            raise InvalidArgumentError(
+                f"`axis` of `{samples}` is {one!r}, but must be {', '.join(others)} or {last}",
+                hint=f"{what}; for another one, copy the dataset with `numpy.moveaxis`",
+            )
+
+
+def _axis_of(samples: Samples, column: str) -> int:
+    """Return the axis that the rows of a column are on."""
+    axis = getattr(samples, "axis", 0)
+    return axis.get(column, 0) if isinstance(axis, Mapping) else axis
 
 
 def _sort_buckets(buckets: Any) -> tuple[int, ...]:
@@ -311,9 +333,9 @@ def plan_columns(
     all_names = [*names, *(name for name in shifted if name not in names)]
     lengths = samples._lengths()
     per_sample = samples.per_sample if isinstance(samples, Ragged) else ()
-    axes = samples.axis if isinstance(samples, Rows) and isinstance(samples.axis, Mapping) else ()
+    axes = getattr(samples, "axis", 0)
     for what, mentioned in (
-        ("Rows(axis=...)", axes),
+        (f"{type(samples).__name__}(axis=...)", axes if isinstance(axes, Mapping) else ()),
         ("Windows(length=...)", lengths),
         ("Ragged(per_sample=...)", per_sample),
     ):
@@ -334,7 +356,7 @@ def plan_columns(
                 shift=rows,
                 length=None if length is None else as_integer("length", length),
                 per_sample=name in per_sample,
-                is_last_axis=isinstance(samples, Rows) and samples._is_last_axis(name),
+                is_last_axis=_axis_of(samples, name) == -1,
             )
         )
     return columns

@@ -12,13 +12,12 @@ from vramfit._native import compute_column_statistics
 from vramfit.data.arguments import (
     LoaderOptions,
     as_memory,
-    check_groups,
-    describe_split,
-    list_ranges,
     name_columns,
 )
-from vramfit.data.checks import check_columns, list_paths
+from vramfit.data.checks import as_array, check_columns, list_paths
+from vramfit.data.dataset import DatasetFiles
 from vramfit.data.samples import ColumnPlan, Rows, plan_columns
+from vramfit.data.selection import describe_split, read_groups, read_rows
 from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -108,16 +107,18 @@ def compute_statistics(
     """
     names = name_columns(datasets)
     samples = Rows(axis=axis)
+    rows, groups = as_array(rows), as_array(groups)
+    files = DatasetFiles(list_paths(path), as_memory(memory), bool(unpack), bool(allow_unclosed))
     options = LoaderOptions(
-        files=list_paths(path),
+        files=files.paths,
         columns=[column.to_native() for column in plan_columns(names, samples, None)],
         samples=samples._to_json(),
-        memory=as_memory(memory),
-        selected_samples=None if rows is None else list_ranges(rows),
-        selected_groups=check_groups(groups, rows),
+        memory=files.memory,
+        selected_samples=read_rows(rows, files),
+        selected_groups=read_groups(groups, rows, files),
         split=describe_split(split, split_by, split_seed),
-        unpack=bool(unpack),
-        allow_unclosed=bool(allow_unclosed),
+        unpack=files.unpack,
+        allow_unclosed=files.allow_unclosed,
     )
     found = json.loads(compute_column_statistics(options))
     return {name: ColumnStatistics._from_json(one) for name, one in zip(names, found, strict=True)}

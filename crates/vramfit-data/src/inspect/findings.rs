@@ -9,7 +9,7 @@ use super::alike::{AlikeMembers, find_patterns};
 use super::plan::{band_rows, groups};
 use super::{Entry, OpenDataset};
 use crate::hdf5::Container;
-use crate::load::PACKING_ATTRIBUTES;
+use crate::load::packing_attributes;
 use crate::read::Storage;
 
 /// A smaller read from a disk costs as much as one of this size (`docs/concepts/row-order.md`).
@@ -210,11 +210,16 @@ fn wide_numbers(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
 }
 
 /// Values that are packed by the conventions of netCDF (CF): h5py reads them as stored, xarray and netCDF4 decode them.
-fn packed_values(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
-    let listed = named_attributes(entry, &PACKING_ATTRIBUTES);
-    if listed.is_empty() {
+fn packed_values(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
+    // Most datasets have no attributes.
+    let found = match entry.attributes.is_empty() {
+        true => Vec::new(),
+        false => packing_attributes(open.rows.dataset()),
+    };
+    if found.is_empty() {
         return None;
     }
+    let listed: Vec<String> = found.iter().map(|name| format!("`{name}`")).collect();
     Some(Finding {
         id: "packed-values",
         dataset: entry.path.clone(),

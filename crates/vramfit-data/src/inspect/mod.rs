@@ -48,6 +48,23 @@ pub struct InspectOptions {
     pub budget: Bytes,
     /// Whether to measure briefly how fast rows are read.
     pub measure: bool,
+    /// Whether a file that was not closed is read, whatever is missing in it.
+    pub allow_unclosed: bool,
+}
+
+impl InspectOptions {
+    /// The structure of the whole file, and how it would be streamed with a memory budget.
+    pub fn new(budget: Bytes) -> InspectOptions {
+        InspectOptions {
+            paths: Vec::new(),
+            sample: None,
+            rows: None,
+            seed: 0,
+            budget,
+            measure: false,
+            allow_unclosed: false,
+        }
+    }
 }
 
 /// What is in a file.
@@ -124,7 +141,7 @@ struct OpenDataset {
 /// `invalid-argument` when a path is not in the file; `unsupported-feature` when the file is not HDF5
 /// but another known format; `invalid-file` when not even its root can be read; `io`.
 pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport> {
-    let container = open(path)?;
+    let container = open_unclosed(path, options.allow_unclosed)?;
     let nodes = select(path, tree(&container)?, &options.paths)?;
     let mut finder = ObjectFinder::new(&container);
     let mut readable = Vec::new();

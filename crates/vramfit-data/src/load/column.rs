@@ -315,12 +315,12 @@ fn find_bytes(name: &str, dataset: &Dataset) -> Result<ByteStorage> {
     };
     let Some(bytes) = bytes else {
         return Err(Error::invalid_argument(format!(
-            "`{name}` is {}, and only text and bytes are decoded",
+            "`{name}` is {}, which is neither text nor bytes",
             dataset.datatype().describe()
         ))
         .hint(match dataset.datatype() {
             Datatype::Other { what, .. } => suggest_numbers(what),
-            _ => "leave it out of `decode`",
+            _ => "`decode` is for text and bytes: leave it out there",
         }));
     };
     if dataset.shape().len() != 1 {

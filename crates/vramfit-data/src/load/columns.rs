@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use vramfit_base::{Error, Result};
 
 use super::bounds::Bounds;
 use super::column::Column;
 use super::derived::DerivedColumn;
+use super::file_contents::FileContents;
 use super::options::LoaderOptions;
 use super::samples;
 use super::segments::{Segments, TouchedFiles};
@@ -21,8 +21,7 @@ use crate::inspect;
 use crate::order;
 use crate::read::{Dataset, Storage};
 use crate::sample::{RowRanges, SampleIndex};
-use crate::source::{MAX_SAMPLED_BYTES, list_files, sample_digest};
-use crate::splitmix::MixKey;
+use crate::source::list_files;
 
 /// All columns of a loader.
 #[derive(Debug)]
@@ -34,15 +33,13 @@ pub(super) struct Columns {
     /// What a reader should know of files that were not closed.
     pub(super) unclosed: Vec<String>,
     segments: Segments,
-    /// How many files the options name, and what they are called in messages.
-    main_files: usize,
+    /// What the files are called in messages.
     pub(super) shown: String,
     /// The fingerprint of the files without their content.
     pub(super) fingerprint: order::DataFingerprint,
     /// A number for what a sample is, if it is not a row.
     pub(super) sample_hash: Option<u64>,
-    /// Computed when first needed.
-    contents: OnceLock<Option<u64>>,
+    pub(super) contents: FileContents,
 }
 
 impl Columns {
@@ -123,14 +120,13 @@ impl Columns {
         let columns = Columns {
             sample_hash: samples::hash(options),
             shown: show_files(&files),
-            main_files: files.len(),
             columns,
             unclosed,
             derived,
             samples,
             segments,
             fingerprint,
-            contents: OnceLock::new(),
+            contents: FileContents::new(files.len()),
         };
         // The structure of a file that is being written is not consistent.
         columns.ensure_unchanged()?;
@@ -272,31 +268,6 @@ impl Columns {
             let start = (row - first) / band * band;
             first + start..first + (start + band).min(rows)
         }))
-    }
-
-    /// Returns a hash of the content of the files; none when they cannot be read or have changed.
-    pub(super) fn content_hash(&self) -> Option<u64> {
-        *self.contents.get_or_init(|| {
-            let each = self.sampled_bytes();
-            let digests = self.segments.files().map(|(path, _)| sample_digest(path, each));
-            let digests: Vec<u64> = digests.collect::<Result<_>>().ok()?;
-            // Of a file that grows it is the content of the fingerprint only as long as it has not.
-            self.segments.is_unchanged().then_some(())?;
-            Some(MixKey::new(&digests).at(0))
-        })
-    }
-
-    /// Returns how many bytes of each file [`content_hash`](Self::content_hash) reads at most.
-    fn sampled_bytes(&self) -> u64 {
-        // The files of a virtual dataset are looked at as closely as always.
-        MAX_SAMPLED_BYTES / self.main_files as u64
-    }
-
-    /// Returns how much of the files [`content_hash`](Self::content_hash) compares, if that is not all of them.
-    pub(super) fn sampled(&self) -> Option<u64> {
-        let each = self.sampled_bytes();
-        let is_sampled = self.segments.files().any(|(_, file)| file.length > each);
-        is_sampled.then_some(MAX_SAMPLED_BYTES)
     }
 
     /// Adds to an error about changed files that a program appends to them, and how many samples there were.

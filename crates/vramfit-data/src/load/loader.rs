@@ -312,11 +312,12 @@ impl Loader {
     /// Returns what to save to resume from a position of an epoch.
     pub fn state_at(&self, epoch: u64, position: u64) -> LoaderState {
         let file = order::DataFingerprint {
-            contents: self.columns.content_hash(),
+            contents: self.columns.contents.hash(self.columns.segments()),
             ..self.columns.fingerprint
         };
         let mut state = LoaderState::new(self.order.clone(), epoch, position, file);
         state.samples = self.columns.sample_hash;
+        state.files = self.columns.contents.digests(self.columns.segments()).cloned();
         state
     }
 
@@ -339,11 +340,15 @@ impl Loader {
         }
         let path = self.columns.shown.clone();
         let file = self.columns.fingerprint;
-        let note = match state.ensure_matches(&path, &file, || self.columns.content_hash()) {
+        let (contents, segments) = (&self.columns.contents, self.columns.segments());
+        let matched = state
+            .ensure_matches(&path, &file, || contents.hash(segments))
+            .map_err(|error| contents.name_changed(segments, state.files.as_ref(), error));
+        let note = match matched {
             Err(error) if force => Some(error.message().to_owned()),
             Err(error) => return Err(self.columns.name_growth(error, state.order.rows())),
             Ok(()) if state.file.modified_ns == file.modified_ns => None,
-            Ok(()) => self.columns.sampled().map(|sampled| {
+            Ok(()) => contents.sampled(segments).map(|sampled| {
                 format!(
                     "`{path}` was copied or written to since; its structure is unchanged, and so are the {} that were compared",
                     Bytes(sampled)

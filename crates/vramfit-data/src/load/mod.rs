@@ -12,6 +12,7 @@
 //! | `column`, `columns`, `column_reader` | which datasets, of which types, and what becomes of their numbers? |
 //! | `segments`, `segments_builder` | which files and groups do rows come from, and are they still the same? |
 //! | `open_files` | which files are open? |
+//! | `file_contents` | do they have the content that a run started with? |
 //! | `samples`, `bounds`, `derived` | which rows has a sample, and what is said of them? |
 //! | `series` | which datasets have series on their first axis? |
 //! | `selection` | which samples are read? |
@@ -44,6 +45,7 @@ mod column_reader;
 mod columns;
 mod copy;
 mod derived;
+mod file_contents;
 mod growing_files;
 mod loaded_blocks;
 mod loader;
@@ -75,7 +77,7 @@ pub use derived::{DerivedColumn, DerivedKind};
 pub use loader::{BatchPoll, Loader};
 pub use normalization::Normalization;
 pub use options::{ColumnOptions, LoaderOptions, SampleSelection, SplitOptions, SplitSet};
-pub use packing::PACKING_ATTRIBUTES;
+pub(crate) use packing::packing_attributes;
 pub use plan::LoaderPlan;
 pub use random_access::RandomAccessReader;
 pub use stats::Stats;

@@ -9,7 +9,7 @@ use crate::inspect::{Value, read_value};
 use crate::read::Dataset;
 
 /// The attributes that say how values are packed.
-pub const PACKING_ATTRIBUTES: [&str; 5] =
+const PACKING_ATTRIBUTES: [&str; 5] =
     ["scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"];
 
 /// What values of a dataset stand for: `value * scale + offset`, or nothing.
@@ -122,13 +122,23 @@ impl Packing {
     }
 }
 
-/// Returns which attributes of a dataset say that its values are packed.
-pub(super) fn packing_attributes(dataset: &Dataset) -> Vec<&'static str> {
-    let names = Header::read(dataset.container(), dataset.address())
-        .and_then(|header| attribute::names(&header))
-        .unwrap_or_default();
+/// Returns which attributes of a dataset say that its values are packed. A fill value of NaN is none of them: it reads
+/// as what it stands for.
+pub(crate) fn packing_attributes(dataset: &Dataset) -> Vec<&'static str> {
+    let Ok(header) = Header::read(dataset.container(), dataset.address()) else {
+        return Vec::new();
+    };
+    let names = attribute::names(&header).unwrap_or_default();
     let is_there = |wanted: &&str| names.iter().any(|name| name == wanted);
-    PACKING_ATTRIBUTES.into_iter().filter(is_there).collect()
+    let is_nan = |(scalar, bytes): &(Scalar, Vec<u8>)| match read_value(*scalar, bytes) {
+        Value::Integer(_) => false,
+        Value::Real(number) => number.is_nan(),
+    };
+    let says_something = |name: &&str| match attribute::find(&header, name) {
+        Ok(Some(AttributeValue::Numbers(numbers))) => !numbers.iter().all(is_nan),
+        _ => true,
+    };
+    PACKING_ATTRIBUTES.into_iter().filter(is_there).filter(says_something).collect()
 }
 
 /// Returns what the text of the attribute `_Unsigned` says of integers of a type.

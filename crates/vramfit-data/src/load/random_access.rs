@@ -44,6 +44,26 @@ impl RandomAccessReader {
         self.columns.len()
     }
 
+    /// Returns in how many groups of files there are datasets.
+    pub fn segment_count(&self) -> usize {
+        self.columns.segments().segments.len()
+    }
+
+    /// Returns what elements of a column of text or bytes of variable length refer to. `elements` has one for each of
+    /// `samples`, as [`gather`](Self::gather) reads them.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::read::RowReader::gather`].
+    pub fn read_objects(
+        &self,
+        column: usize,
+        samples: &[u64],
+        elements: &[u8],
+    ) -> Result<Vec<Vec<u8>>> {
+        self.columns.read_objects(column, samples, elements, &mut TouchedFiles::new())
+    }
+
     /// Reads samples of the column with a number, in the order of `samples`, into `out`.
     ///
     /// # Errors

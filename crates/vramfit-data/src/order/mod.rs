@@ -11,6 +11,7 @@
 mod batches;
 mod choice;
 mod epoch;
+mod file_digests;
 mod fold;
 mod listed;
 mod permutation;
@@ -25,6 +26,7 @@ use vramfit_base::{Error, Result};
 pub use batches::{Batch, Batches, RemainderPolicy, ShardOptions, ShardSlice};
 pub use choice::{EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, choose};
 pub use epoch::Epoch;
+pub use file_digests::FileDigests;
 pub use fold::Fold;
 pub use listed::ListedRows;
 pub use split::{RowSubset, Split, SplitMode, ThreeWaySplit};

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use vramfit_base::{Bytes, Error, ErrorKind, Result};
 
-use super::Order;
+use super::{FileDigests, Order};
 
 /// The version of the format of a state. Other versions are rejected.
 pub const STATE_SCHEMA: u32 = 1;
@@ -38,8 +38,11 @@ pub struct LoaderState {
     pub epoch: u64,
     /// How many rows of the epoch were handed out, to all processes together.
     pub position: u64,
-    /// The file that the rows are in.
+    /// The file that the rows are in, or all of them together.
     pub file: DataFingerprint,
+    /// What tells which of several files differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileDigests>,
     /// A number for what a sample is, if it is not a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
@@ -48,7 +51,15 @@ pub struct LoaderState {
 impl LoaderState {
     /// Returns the state at a position of an epoch.
     pub fn new(order: Order, epoch: u64, position: u64, file: DataFingerprint) -> Self {
-        LoaderState { schema: STATE_SCHEMA, order, epoch, position, file, samples: None }
+        LoaderState {
+            schema: STATE_SCHEMA,
+            order,
+            epoch,
+            position,
+            file,
+            files: None,
+            samples: None,
+        }
     }
 
     /// Returns the state as JSON, in one line of less than 1 KB.
@@ -102,34 +113,54 @@ impl LoaderState {
         contents: impl FnOnce() -> Option<u64>,
     ) -> Result<()> {
         let was = &self.file;
+        let several = self.files.is_some();
+        let (its, it) = if several { ("their", "they") } else { ("its", "it") };
         let difference = if was.bytes != file.bytes {
             format!(
-                "its size was {} ({} bytes) and is now {} ({} bytes)",
+                "{its} size was {} ({} bytes) and is now {} ({} bytes)",
                 Bytes(was.bytes),
                 was.bytes,
                 Bytes(file.bytes),
                 file.bytes
             )
         } else if was.chunks != file.chunks {
-            format!("it had {} chunks and now has {}", was.chunks, file.chunks)
+            format!(
+                "{it} had {} chunks and now {}",
+                was.chunks,
+                match several {
+                    true => format!("have {}", file.chunks),
+                    false => format!("has {}", file.chunks),
+                }
+            )
         } else if was.index_hash != file.index_hash {
-            "its chunks are at other offsets".into()
+            match several {
+                true => "their names, or the offsets of their chunks, are others".into(),
+                false => "its chunks are at other offsets".into(),
+            }
         } else {
             // Whether it was touched, copied or written to, the content decides: times are often copied, too.
             match (was.contents, contents()) {
                 (Some(was), Some(now)) if was == now => return Ok(()),
                 (None, _) | (_, None) if was.modified_ns == file.modified_ns => return Ok(()),
                 (Some(_), Some(_)) => {
-                    "its values differ, although its size and chunks are the same".into()
+                    format!("{its} values differ, although {its} size and chunks are the same")
                 }
-                _ => {
-                    "it was written to or copied since, and its contents cannot be compared".into()
-                }
+                _ => format!(
+                    "{it} {} written to or copied since, and {its} contents cannot be compared",
+                    if several { "were" } else { "was" }
+                ),
             }
         };
         Err(Error::new(
             ErrorKind::FileChanged,
-            format!("`{path}` is not the file that this run started with: {difference}"),
+            match several {
+                true => {
+                    format!("`{path}` are not the files that this run started with: {difference}")
+                }
+                false => {
+                    format!("`{path}` is not the file that this run started with: {difference}")
+                }
+            },
         )
         .hint("restore the original file or a copy of it, or start over"))
     }

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use vramfit_base::ErrorKind;
 use vramfit_data::order::{
-    Batches, DataFingerprint, Engine, ListedRows, LoaderState, Order, RemainderPolicy, RowSubset,
-    ShardOptions, Split, SplitMode, ThreeWaySplit, WindowSize,
+    Batches, DataFingerprint, Engine, FileDigests, ListedRows, LoaderState, Order, RemainderPolicy,
+    RowSubset, ShardOptions, Split, SplitMode, ThreeWaySplit, WindowSize,
 };
 use vramfit_data::sample::RowRanges;
 
@@ -228,6 +228,7 @@ fn the_largest_state_is_below_a_kilobyte() {
     let length = order.len();
     let mut state = LoaderState::new(order, u64::MAX, length, file);
     state.samples = Some(u64::MAX);
+    state.files = FileDigests::new(&vec![u64::MAX; 100_000]);
     assert!(state.to_json().len() <= 1000, "{}", state.to_json().len());
     assert_eq!(LoaderState::parse_json(&state.to_json()).unwrap(), state);
 }

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// List members of a group one by one, even if they are alike
     #[arg(long)]
     full: bool,
+    /// Read a file whose writer did not close it: what it did not flush reads as zeros
+    #[arg(long)]
+    allow_unclosed: bool,
     #[command(flatten)]
     pub(super) results: JsonFileArgs,
 }
@@ -78,6 +81,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             seed: args.seed,
             budget: args.memory,
             measure: args.measure,
+            allow_unclosed: args.allow_unclosed,
         },
     )?;
     let file = args.file.display().to_string();

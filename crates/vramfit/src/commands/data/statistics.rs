@@ -1,13 +1,16 @@
 //! `vramfit data stats`: mean, deviation and more of every feature, for normalization.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_base::JSON_SCHEMA;
 use vramfit_data::inspect::{InspectOptions, inspect_file};
-use vramfit_data::load::{ColumnOptions, LoaderOptions};
+use vramfit_data::load::{ColumnOptions, LoaderOptions, SampleSelection, SplitOptions, SplitSet};
+use vramfit_data::order::SplitMode;
+use vramfit_data::sample::RowRanges;
 use vramfit_data::source::list_files;
 use vramfit_data::statistics::{ColumnStatistics, DatasetStatistics, compute_statistics};
 
@@ -29,7 +32,7 @@ of an image. Save them with `--output` and pass the file to `vramfit.data.Loader
 Examples:
   vramfit data stats train.h5
   vramfit data stats train.h5 --dataset x --output stats.json
-  vramfit data stats shards/*.h5 --dataset 'data/*/obs'
+  vramfit data stats shards/*.h5 --dataset 'data/*/obs' --split train:0.1 --split-by group
   vramfit data stats features_by_samples.mat --dataset x --axis -1
   vramfit data stats era5.nc --unpack --output stats.json
 ")]
@@ -43,6 +46,25 @@ pub(crate) struct Args {
     /// The axis that rows are on: 0, or -1 for the last one, as in files of MATLAB
     #[arg(long, allow_hyphen_values = true, value_parser = ["0", "-1"], default_value = "0")]
     axis: String,
+    /// Only the rows from START to before END; can be repeated
+    #[arg(long, value_name = "START:END", value_parser = parse_rows, conflicts_with = "group")]
+    rows: Vec<Range<u64>>,
+    /// Only the group that the last wildcard stands for by this name; can be repeated
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// Only a set of a split, as `Loader(split=...)` makes it: `train:0.1` where a tenth is for validation, or
+    /// `train:0.8:0.1:0.1`; with `:tail`, the others are the end of the file
+    #[arg(long, value_name = "SET:FRACTIONS", value_parser = parse_split)]
+    split: Option<SplitOptions>,
+    /// Whether the split keeps groups whole, as that of windows does
+    #[arg(long, value_name = "WHAT", value_parser = ["sample", "group"], requires = "split")]
+    split_by: Option<String>,
+    /// Seed of the split
+    #[arg(long, value_name = "N", requires = "split", default_value_t = 0)]
+    split_seed: u64,
+    /// Read files whose writer did not close them: what it did not flush reads as zeros
+    #[arg(long)]
+    allow_unclosed: bool,
     /// Unpack values that are packed by the conventions of netCDF, as `Loader(unpack=True)` does
     #[arg(long)]
     unpack: bool,
@@ -54,6 +76,67 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) results: JsonFileArgs,
+}
+
+impl Args {
+    /// Returns which rows are read, if not all.
+    fn selection(&self) -> Option<SampleSelection> {
+        if !self.group.is_empty() {
+            return Some(SampleSelection::Groups(self.group.clone()));
+        }
+        if self.rows.is_empty() {
+            return None;
+        }
+        let mut sorted = self.rows.clone();
+        sorted.sort_by_key(|rows| rows.start);
+        let ranges: RowRanges = sorted.into_iter().collect();
+        Some(SampleSelection::Samples { ranges, mask_length: None })
+    }
+
+    /// Returns which set of a split is read, if not all.
+    fn split(&self) -> Option<SplitOptions> {
+        let by_group = self.split_by.as_deref().map(|by| by == "group");
+        self.split.map(|split| SplitOptions { by_group, seed: self.split_seed, ..split })
+    }
+}
+
+/// Reads rows such as `0:1000`.
+fn parse_rows(text: &str) -> std::result::Result<Range<u64>, String> {
+    let ends = text.split_once(':').and_then(|(start, end)| {
+        Some(start.trim().parse::<u64>().ok()?..end.trim().parse::<u64>().ok()?)
+    });
+    ends.filter(|rows| !rows.is_empty()).ok_or_else(|| "use a range such as `0:1000`".to_owned())
+}
+
+/// Reads a set of a split such as `train:0.1`.
+fn parse_split(text: &str) -> std::result::Result<SplitOptions, String> {
+    let mut parts: Vec<&str> = text.split(':').collect();
+    let mode = match parts.last() {
+        Some(&"tail") => SplitMode::Tail,
+        _ => SplitMode::Spread,
+    };
+    parts.retain(|part| !matches!(*part, "tail" | "spread"));
+    let invalid = || {
+        "use `train:0.1`, `validation:0.1` or `train:0.8:0.1:0.1`, with fractions that sum to 1"
+            .to_owned()
+    };
+    let set = match parts[..] {
+        ["train", ..] => SplitSet::Train,
+        ["validation", ..] => SplitSet::Validation,
+        ["test", ..] => SplitSet::Test,
+        _ => return Err(invalid()),
+    };
+    let fractions: Vec<f64> = (parts[1..].iter())
+        .map(|part| part.parse().map_err(|_| invalid()))
+        .collect::<std::result::Result<_, String>>()?;
+    match fractions[..] {
+        [fraction] => Ok(SplitOptions::of_two(set, fraction, mode, 0)),
+        [train, validation, test] if (train + validation + test - 1.0).abs() < 1e-6 => {
+            let two = SplitOptions::of_two(set, validation, mode, 0);
+            Ok(SplitOptions { test_fraction: test, ..two })
+        }
+        _ => Err(invalid()),
+    }
 }
 
 /// Version of the file of `--output`, which `vramfit.data` reads.
@@ -79,7 +162,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         return Err(Error::invalid_argument(text).hint("name another file after `--output`"));
     }
     let datasets = match &args.dataset[..] {
-        [] => list_datasets(&files[0], args.memory)?,
+        [] => list_datasets(&files[0], args)?,
         listed => listed.to_vec(),
     };
     let json = args.results.target()?;
@@ -91,7 +174,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             files: files.clone(),
             columns: vec![ColumnOptions { is_last_axis, ..dataset.as_str().into() }],
             budget: args.memory,
+            selection: args.selection(),
+            split: args.split(),
             unpack: args.unpack,
+            allow_unclosed: args.allow_unclosed,
             ..LoaderOptions::new("", [])
         };
         match compute_statistics(options, &mut |_, _| {}) {
@@ -147,18 +233,10 @@ fn packing_note(dataset: &str, found: &DatasetStatistics, unpack: bool) -> Optio
 }
 
 /// Returns the datasets with numbers that the first file has, those of members that are alike with a wildcard.
-fn list_datasets(file: &std::path::Path, budget: Bytes) -> Result<Vec<String>> {
-    let report = inspect_file(
-        file,
-        &InspectOptions {
-            paths: Vec::new(),
-            sample: None,
-            rows: None,
-            seed: 0,
-            budget,
-            measure: false,
-        },
-    )?;
+fn list_datasets(file: &Path, args: &Args) -> Result<Vec<String>> {
+    let options =
+        InspectOptions { allow_unclosed: args.allow_unclosed, ..InspectOptions::new(args.memory) };
+    let report = inspect_file(file, &options)?;
     let mut datasets = report.readable_patterns();
     datasets.dedup();
     match datasets.is_empty() {

@@ -42,6 +42,9 @@ pub(super) struct DatasetInfo {
     /// How the file is read.
     #[serde(skip)]
     pub(super) plan: String,
+    /// What to know of values that are not what they stand for.
+    #[serde(skip)]
+    pub(super) packing_warnings: Vec<String>,
 }
 
 /// A dataset.
@@ -146,7 +149,26 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
         validation_rows,
         steps_per_epoch: train.batches()? * config.training.steps_per_dispatch,
         plan: train.plan().to_text(),
+        packing_warnings: train.columns().iter().filter_map(packing_warning).collect(),
     })
+}
+
+/// Returns what to know of a dataset of packed values, which training takes as they are stored.
+fn packing_warning(column: &vramfit_data::load::Column) -> Option<String> {
+    let named = column.packing_attributes().iter().map(|name| format!("`{name}`"));
+    let named: Vec<String> = named.collect();
+    let noun = match named.len() {
+        0 => return None,
+        1 => "attribute",
+        _ => "attributes",
+    };
+    Some(format!(
+        "`{}` has the {noun} {}: the model gets values as they are stored, packed and with fill values for missing \
+         ones; unpack them first, with `xarray.open_dataset(\"in.nc\").drop_encoding().to_netcdf(\"out.nc\")`, or \
+         train with a `vramfit.data.Loader(unpack=True)`",
+        column.name(),
+        named.join(", ")
+    ))
 }
 
 /// What the targets are.

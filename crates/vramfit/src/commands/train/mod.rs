@@ -175,7 +175,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let config = read(file, &args.overrides())?;
     ensure_directory_is_no_file(&config)?;
     let info = datasets::inspect(&config)?;
-    let warnings = ineffective_keys::check(&config, &info)?;
+    let mut warnings = ineffective_keys::check(&config, &info)?;
+    warnings.extend_from_slice(&info.packing_warnings);
     if args.check {
         let parameters = check::count_own_parameters(&config, &info, context)?;
         return check::report(file, &config, &info, &warnings, parameters, &json, output);

@@ -13,15 +13,7 @@ const TARGET_NAMES: &[&str] = &["targets", "target", "labels", "label", "y"];
 /// # Errors
 /// `invalid-argument` when the data has neither inputs with targets nor tokens; the errors of opening a file.
 pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, String)>> {
-    let options = InspectOptions {
-        paths: Vec::new(),
-        sample: None,
-        rows: None,
-        seed: 0,
-        budget: Bytes(256 << 20),
-        measure: false,
-    };
-    let report = inspect_file(data, &options)?;
+    let report = inspect_file(data, &InspectOptions::new(Bytes(256 << 20)))?;
     let readable = report.entries.iter().filter(|entry| entry.problem.is_none());
     let all: Vec<(&str, &DatasetInfo)> = readable
         .filter_map(|entry| Some((entry.path.trim_start_matches('/'), entry.dataset.as_ref()?)))
