@@ -694,6 +694,6 @@ fn a_virtual_gpu_is_reported_as_one() {
     expect(&info, "gpu", Pass, &["8.0 GiB used by others", "does not compute"]);
     expect(&info, "backend", Pass, &["a virtual GPU"]);
     expect(&info, "computation", Skip, &["does not compute"]);
-    expect(&info, "outside-pool", Skip, &["400.0 MiB (estimate)"]);
+    expect(&info, "outside-pool", Skip, &["400 MiB (estimate)"]);
     expect(&info, "required-gpu", Fail, &["virtual"]);
 }

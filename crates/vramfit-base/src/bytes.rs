@@ -126,6 +126,19 @@ impl Bytes {
         }
     }
 
+    /// Returns the text of an estimate, which has no more than two or three digits before the unit: `99 MiB`, `1.2 GiB`.
+    pub fn estimated(self) -> String {
+        let text = self.to_string();
+        match text.split_once('.') {
+            Some((whole, rest)) if whole.len() > 1 => {
+                let unit = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+                let rounded: f64 = text[..text.len() - unit.len()].parse().unwrap_or_default();
+                format!("{rounded:.0}{unit}")
+            }
+            _ => text,
+        }
+    }
+
     /// Returns a text that can be given to an option where this is the most that is accepted: in binary
     /// units with one decimal, and never more than the amount.
     pub fn rounded_down(self) -> String {
@@ -201,6 +214,21 @@ mod tests {
             assert_eq!(bytes.to_exact_text().parse::<Bytes>().unwrap(), bytes);
             assert_eq!(bytes.rounded_down(), at_most);
             assert!(at_most.parse::<Bytes>().unwrap() <= bytes, "{at_most}");
+        }
+    }
+
+    #[test]
+    fn estimates_have_few_digits() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1536, "1.5 KiB"),
+            (104_019_763, "99 MiB"),
+            (640 << 20, "640 MiB"),
+            (10_737_418_240 - 1, "10 GiB"),
+            (1_288_490_189, "1.2 GiB"),
+        ] {
+            assert_eq!(Bytes(bytes).estimated(), text);
         }
     }
 

@@ -64,6 +64,7 @@ pub(crate) struct PyLoaderOptions {
     narrow: bool,
     unpack: bool,
     allow_unclosed: bool,
+    index: Option<PathBuf>,
     poison: bool,
 }
 
@@ -99,6 +100,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             narrow: options.narrow,
             unpack: options.unpack,
             allow_unclosed: options.allow_unclosed,
+            index: options.index,
             poison: options.poison,
         })
     }

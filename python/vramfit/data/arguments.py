@@ -50,6 +50,7 @@ class LoaderOptions:
         narrow: Whether 64-bit types become 32-bit types.
         unpack: Whether values packed by the conventions of netCDF are unpacked.
         allow_unclosed: Whether files that were not closed are read.
+        index: The file that keeps what is known of the files; None without one.
         poison: Whether memory is overwritten when it comes back, for tests.
     """
 
@@ -75,6 +76,7 @@ class LoaderOptions:
     narrow: bool = False
     unpack: bool = False
     allow_unclosed: bool = False
+    index: str | None = None
     poison: bool = False
 
 

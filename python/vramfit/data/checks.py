@@ -106,6 +106,17 @@ def check_text(name: str, value: str) -> None:
         ) from None
 
 
+def check_file(name: str, path: Any) -> str:
+    """Return the path of one file."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"`{name}` is {path!r}, but must be the path of a file",
+            hint=f'use `{name}="shards.{name}"`',
+        ) from None
+
+
 def list_paths(path: Any) -> list[str]:
     """Return the files that an argument names: a path, a pattern, a directory, or several."""
     several = list(path) if isinstance(path, list | tuple) else [path]

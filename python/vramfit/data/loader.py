@@ -27,6 +27,7 @@ from vramfit.data.checks import (
     as_integer,
     check_booleans,
     check_counts,
+    check_file,
     check_optional_counts,
     check_positions,
     list_paths,
@@ -135,6 +136,9 @@ class Loader:
             differ from file to file.
         allow_unclosed: Whether to read files whose writer did not close them, with a warning: what
             it did not flush reads as zeros. Files in formats before HDF5 1.10 are read without it.
+        index: A file that keeps, from one run to the next, what is known of each file: those that
+            have not changed since (size, time and inode) are not opened before their rows are read.
+            It is made, and renewed, as needed. Not for :class:`Ragged`.
 
     Raises:
         InvalidArgumentError: An argument is invalid; the hint says what to change.
@@ -176,6 +180,7 @@ class Loader:
         world: int | None = None,
         unpack: bool = False,
         allow_unclosed: bool = False,
+        index: str | os.PathLike[str] | None = None,
         _poison: bool = False,
     ) -> None:
         rows, groups, weights = as_array(rows), as_array(groups), as_array(weights)
@@ -236,6 +241,7 @@ class Loader:
             weights=read_weights(weights, files),
             unpack=files.unpack,
             allow_unclosed=files.allow_unclosed,
+            index=None if index is None else check_file("index", index),
             poison=_poison,
         )
         self._native = open_native(self._options)
@@ -518,6 +524,8 @@ class Loader:
         # Another process may have another working directory, and no JAX.
         paths = [os.path.abspath(one) for one in self._options.files]
         arguments = {**self._arguments, "path": paths, "x64": not self._options.narrow}
+        if self._options.index is not None:
+            arguments["index"] = os.path.abspath(self._options.index)
         return _load_again, (arguments, self.state())
 
     def __repr__(self) -> str:

@@ -138,7 +138,7 @@ fn a_context_without_room_is_no_fit() {
     assert!(summary.used_gpu());
     assert_eq!(summary.fits_alone, Some(true));
     let report = Report::from_dryrun(&summary);
-    let expected = "does not fit: the CUDA context needs about 24.0 MiB, but only 14.0 MiB are free on GPU 1 of \
+    let expected = "does not fit: the CUDA context needs about 24 MiB, but only 14.0 MiB are free on GPU 1 of \
          2 x toy-1g in process 77";
     assert!(report.headline.starts_with(expected), "{}", report.headline);
     assert_eq!(report.json["no_context"]["used_by_others_bytes"], 1010 * MIB);

@@ -30,6 +30,8 @@ pub struct Column {
     row_shape: Vec<u64>,
     row_bytes: usize,
     storage: ColumnStorage,
+    /// What the file that is being opened adds to it.
+    file_storage: ColumnStorage,
     span: ColumnSpan,
     has_axis: bool,
     normalization: Option<Normalization>,
@@ -39,8 +41,6 @@ pub struct Column {
     packing_attributes: Vec<&'static str>,
     /// Where the bytes of its elements are, if these are handed out as they are.
     bytes: Option<ByteStorage>,
-    /// Bytes that the elements of all its datasets refer to.
-    object_bytes: u64,
 }
 
 impl Column {
@@ -83,6 +83,7 @@ impl Column {
             row_shape: Vec::new(),
             row_bytes: 0,
             storage: ColumnStorage::default(),
+            file_storage: ColumnStorage::default(),
             span: ColumnSpan {
                 shift: wanted.shift,
                 length: wanted.length.unwrap_or(1),
@@ -93,7 +94,6 @@ impl Column {
             unpack: options.unpack && !wanted.as_bytes,
             packing_attributes: from.map_or_else(Vec::new, |_| packing_attributes(&dataset)),
             bytes: wanted.as_bytes.then(|| find_bytes(&wanted.name, &dataset)).transpose()?,
-            object_bytes: 0,
         };
         Ok((column, dataset))
     }
@@ -121,10 +121,10 @@ impl Column {
         let path = dataset.path().to_owned();
         let stored_as = stored_type(&dataset, self.field.as_deref());
         let rows = self.open_rows(dataset, scratch)?;
-        if self.bytes == Some(ByteStorage::Variable) {
-            let bytes = objects::sum_lengths(rows.rows())?;
-            self.object_bytes = self.object_bytes.saturating_add(bytes);
-        }
+        let object_bytes = match self.bytes {
+            Some(ByteStorage::Variable) => objects::sum_lengths(rows.rows())?,
+            _ => 0,
+        };
         if self.row_bytes == 0 {
             (self.scalar, self.row_bytes) = (rows.scalar(), rows.row_bytes());
             self.row_shape = rows.rows().row_shape().to_vec();
@@ -137,8 +137,23 @@ impl Column {
         if rows.row_bytes() == 0 {
             return Err(refusal(format!("the rows of dataset `{path}` have no elements")));
         }
-        self.storage.add(&rows);
+        self.file_storage.add(&rows, object_bytes);
         Ok(rows)
+    }
+
+    /// Ends a file whose datasets were added, before those of the next one.
+    pub(super) fn end_file(&mut self) {
+        self.storage.merge(std::mem::take(&mut self.file_storage));
+    }
+
+    /// Returns how the datasets are stored that were added of the file that is being opened.
+    pub(super) fn file_storage(&self) -> ColumnStorage {
+        self.file_storage
+    }
+
+    /// Adds the datasets of a file that is known, instead of opening them.
+    pub(super) fn add_known(&mut self, storage: ColumnStorage) {
+        self.storage.merge(storage);
     }
 
     /// Returns the name in the options: the path of the dataset, `points[x]` with a field.
@@ -199,7 +214,7 @@ impl Column {
 
     /// Returns the bytes that the elements of all its datasets refer to.
     pub(super) fn object_bytes(&self) -> u64 {
-        self.object_bytes
+        self.storage.object_bytes
     }
 
     /// Returns the type of the elements in the file.
@@ -217,6 +232,11 @@ impl Column {
         let axis = self.has_axis.then_some(self.span.length);
         let element = self.bytes.map(|_| self.row_bytes as u64);
         axis.into_iter().chain(self.row_shape.iter().copied()).chain(element).collect()
+    }
+
+    /// Returns the shape of a row.
+    pub(super) fn row_shape(&self) -> &[u64] {
+        &self.row_shape
     }
 
     /// Returns the bytes of a row as it is handed out.

@@ -1,25 +1,18 @@
 //! The columns of a loader: which datasets, and which of their rows a sample has.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vramfit_base::{Error, Result};
 
-use super::bounds::Bounds;
 use super::column::Column;
 use super::derived::DerivedColumn;
 use super::file_contents::FileContents;
+use super::opened_files::OpenedFiles;
 use super::options::LoaderOptions;
 use super::samples;
 use super::segments::{Segments, TouchedFiles};
-use super::segments_builder::SegmentsBuilder;
-use super::series;
-use crate::hdf5::object::ObjectFinder;
-use crate::hdf5::path::list_names;
-use crate::hdf5::wildcard;
-use crate::inspect;
 use crate::order;
-use crate::read::{Dataset, Storage};
 use crate::sample::{RowRanges, SampleIndex};
 use crate::source::list_files;
 
@@ -63,55 +56,8 @@ impl Columns {
                 .hint("list it once, and use its rows twice"));
             }
         }
-        let mut builder = SegmentsBuilder::new(&files, max_reader_bytes(options.budget.0))?;
-        let mut columns: Vec<Column> = Vec::new();
-        let mut bounds = Bounds::new(options);
-        let mut unclosed = Vec::new();
-        let mut pattern = None;
-        for (number, file) in files.iter().enumerate() {
-            let container = inspect::open_unclosed(file, options.allow_unclosed)?;
-            let mut finder = ObjectFinder::new(&container);
-            if number == 0 {
-                // The same for all files.
-                pattern = find_wildcard(&mut finder, options)?;
-            }
-            for names in list_segments(&mut finder, pattern)? {
-                let datasets: Vec<Dataset> = if columns.is_empty() {
-                    let new = |wanted| Column::new(&mut finder, wanted, &names, options);
-                    let found: Vec<_> = options.columns.iter().map(new).collect::<Result<_>>()?;
-                    let datasets;
-                    (columns, datasets) = found.into_iter().unzip();
-                    datasets
-                } else {
-                    let find = |column: &Column| column.find(&mut finder, &names);
-                    columns.iter().map(find).collect::<Result<_>>()?
-                };
-                for dataset in &datasets {
-                    note_unclosed(dataset, &mut unclosed);
-                }
-                let bounds = bounds.add(&mut finder, &names, options.budget)?;
-                let mut add = |datasets: Vec<Dataset>, series| {
-                    let readers = columns.iter_mut().zip(datasets);
-                    let readers = readers
-                        .map(|(column, dataset)| column.add(dataset, &container, &builder.scratch))
-                        .collect::<Result<Vec<_>>>()?;
-                    let names = (names.clone(), series);
-                    builder.push(number, &container, names, readers, bounds.as_ref())
-                };
-                let added = match options.samples.has_series_in_rows() {
-                    false => add(datasets, None),
-                    true => series::count_series(&datasets).and_then(|count| {
-                        (0..count).try_for_each(|series| {
-                            let one =
-                                datasets.iter().map(|dataset| dataset.index_first_axis(series));
-                            add(one.collect::<Result<_>>()?, Some(series))
-                        })
-                    }),
-                };
-                added
-                    .map_err(|error| if files.len() > 1 { in_file(error, file) } else { error })?;
-            }
-        }
+        let OpenedFiles { mut builder, mut columns, mut bounds, unclosed, index } =
+            OpenedFiles::open(options, &files)?;
         builder.hash_bounds(bounds.hash());
         let (derived, samples) =
             samples::index_samples(options, &mut columns, builder.segments(), &mut bounds)?;
@@ -126,10 +72,13 @@ impl Columns {
             samples,
             segments,
             fingerprint,
-            contents: FileContents::new(files.len()),
+            contents: FileContents::new(files.len(), index.as_ref()),
         };
         // The structure of a file that is being written is not consistent.
         columns.ensure_unchanged()?;
+        if let Some(index) = index {
+            index.save()?;
+        }
         Ok(columns)
     }
 
@@ -304,67 +253,9 @@ impl Columns {
     }
 }
 
-/// Returns the dataset whose wildcards say which groups there are: the first one that has some. The others must have the
-/// same groups.
-///
-/// # Errors
-/// All that opening a file can fail with.
-fn find_wildcard<'o>(
-    finder: &mut ObjectFinder,
-    options: &'o LoaderOptions,
-) -> Result<Option<&'o str>> {
-    for column in &options.columns {
-        if wildcard::has_wildcard(finder, &column.name)? {
-            return Ok(Some(&column.name));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns what stands for wildcards in each segment of a file.
-fn list_segments(finder: &mut ObjectFinder, pattern: Option<&str>) -> Result<Vec<Vec<String>>> {
-    let Some(pattern) = pattern else {
-        return Ok(vec![Vec::new()]);
-    };
-    let found = wildcard::expand(finder, pattern)?;
-    if found.is_empty() {
-        let file = finder.container().source().path().display().to_string();
-        let parent = pattern.split('*').next().unwrap_or_default();
-        let group = parent.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-        let members = finder.members(&group)?;
-        let error = Error::invalid_argument(format!("nothing in `{file}` matches `{pattern}`"));
-        let names = members.iter().map(|member| member.name.as_str());
-        return Err(match list_names(names, 8) {
-            Some(names) => {
-                error.hint(format!("members of `/{}`: {names}", group.trim_start_matches('/')))
-            }
-            None => error.hint("`vramfit data inspect` lists what is in a file"),
-        });
-    }
-    Ok(found)
-}
-
 /// Returns how many bytes the readers of datasets may take that are open at a time, where there are several.
-fn max_reader_bytes(budget: u64) -> u64 {
+pub(super) fn max_reader_bytes(budget: u64) -> u64 {
     budget / 8
-}
-
-/// Names the file that an error is about, unless it does so already.
-fn in_file(error: Error, file: &Path) -> Error {
-    let name = file.display().to_string();
-    if error.message().contains(&name) { error } else { error.context(format_args!("`{name}`")) }
-}
-
-/// Adds what a reader should know of the files that a dataset is in, if they were not closed.
-fn note_unclosed(dataset: &Dataset, unclosed: &mut Vec<String>) {
-    if let Some(note) = dataset.container().unclosed()
-        && unclosed.iter().all(|known| known != note)
-    {
-        unclosed.push(note.to_owned());
-    }
-    if let Storage::Virtual(pieces) = dataset.storage() {
-        pieces.iter().for_each(|piece| note_unclosed(&piece.dataset, unclosed));
-    }
 }
 
 fn show_files(files: &[PathBuf]) -> String {

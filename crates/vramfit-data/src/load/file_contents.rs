@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use vramfit_base::{Error, Result};
 
+use super::file_index::FileIndex;
 use super::segments::Segments;
 use crate::digest::digest;
 use crate::order::FileDigests;
@@ -15,6 +16,8 @@ use crate::splitmix::MixKey;
 pub(super) struct FileContents {
     /// How many files the options name.
     main_files: usize,
+    /// The hashes of those that an index knows.
+    known: Vec<Option<u64>>,
     hashes: OnceLock<Option<Hashes>>,
 }
 
@@ -26,8 +29,9 @@ struct Hashes {
 
 impl FileContents {
     /// The options name so many files; the others are those of virtual datasets.
-    pub(super) fn new(main_files: usize) -> FileContents {
-        FileContents { main_files, hashes: OnceLock::new() }
+    pub(super) fn new(main_files: usize, index: Option<&FileIndex>) -> FileContents {
+        let known = index.map_or_else(Vec::new, FileIndex::contents);
+        FileContents { main_files, known, hashes: OnceLock::new() }
     }
 
     /// Returns a hash of the content of all files; none when they cannot be read or have changed.
@@ -42,7 +46,7 @@ impl FileContents {
 
     /// Returns how much of the files is compared, if that is not all of them.
     pub(super) fn sampled(&self, segments: &Segments) -> Option<u64> {
-        let each = self.sampled_bytes();
+        let each = sampled_bytes(self.main_files);
         let is_sampled = segments.files().any(|(_, file)| file.length > each);
         is_sampled.then_some(MAX_SAMPLED_BYTES)
     }
@@ -79,8 +83,14 @@ impl FileContents {
 
     fn hashes(&self, segments: &Segments) -> Option<&Hashes> {
         let compute = || {
-            let each = self.sampled_bytes();
-            let contents = segments.files().map(|(path, _)| sample_digest(path, each));
+            let each = sampled_bytes(self.main_files);
+            let contents = segments.files().enumerate();
+            let contents = contents.map(|(number, (path, _))| {
+                match self.known.get(number).copied().flatten() {
+                    Some(known) => Ok(known),
+                    None => sample_digest(path, each),
+                }
+            });
             let contents: Vec<u64> = contents.collect::<Result<_>>().ok()?;
             // Of a file that grows it is the content of the fingerprint only as long as it has not.
             segments.is_unchanged().then_some(())?;
@@ -93,10 +103,10 @@ impl FileContents {
         };
         self.hashes.get_or_init(compute).as_ref()
     }
+}
 
-    /// Returns how many bytes of each file are hashed at most.
-    fn sampled_bytes(&self) -> u64 {
-        // The files of a virtual dataset are looked at as closely as always.
-        MAX_SAMPLED_BYTES / self.main_files as u64
-    }
+/// Returns how many bytes of each file are hashed at most, where the options name so many.
+pub(super) fn sampled_bytes(main_files: usize) -> u64 {
+    // The files of a virtual dataset are looked at as closely as always.
+    MAX_SAMPLED_BYTES / main_files.max(1) as u64
 }

@@ -20,6 +20,11 @@ impl GrowingFiles {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner).insert(file, None);
     }
 
+    /// Whether a program appends to a file.
+    pub(super) fn has(&self, file: u32) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&file)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }

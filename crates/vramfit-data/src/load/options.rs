@@ -156,6 +156,8 @@ pub struct LoaderOptions {
     pub unpack: bool,
     /// Whether files that were not closed are read, whatever is missing in them.
     pub allow_unclosed: bool,
+    /// The file that keeps what is known of files that have not changed, so that they are not opened to begin.
+    pub index: Option<PathBuf>,
     /// Overwrites recycled memory, so that a test notices code that still reads it.
     pub poison: bool,
 }
@@ -185,6 +187,7 @@ impl LoaderOptions {
             narrow: false,
             unpack: false,
             allow_unclosed: false,
+            index: None,
             poison: false,
         }
     }

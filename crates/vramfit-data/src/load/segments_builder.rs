@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use vramfit_base::Result;
 
 use super::column::Column;
@@ -15,6 +16,13 @@ use crate::read::{Dataset, ScratchPool, Storage};
 use crate::source::FileFingerprint;
 use crate::splitmix::MixKey;
 
+/// Chunks of the datasets of a file, and a hash of where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileStructure {
+    chunks: u64,
+    hash: u64,
+}
+
 /// Adds segments one by one.
 #[derive(Debug)]
 pub(super) struct SegmentsBuilder {
@@ -24,6 +32,8 @@ pub(super) struct SegmentsBuilder {
     growing: GrowingFiles,
     chunks: u64,
     index_hash: u64,
+    /// What the file that is being opened adds to these.
+    file: FileStructure,
     open_files: OpenFiles,
     pub(super) scratch: ScratchPool,
 }
@@ -43,6 +53,7 @@ impl SegmentsBuilder {
             growing: GrowingFiles::default(),
             chunks: 0,
             index_hash: 0,
+            file: FileStructure::default(),
             open_files: OpenFiles::new(max_bytes),
             scratch: ScratchPool::default(),
         })
@@ -67,11 +78,11 @@ impl SegmentsBuilder {
         let mut other_files = Vec::new();
         for dataset in readers.iter().map(|reader| reader.dataset()).chain(bounds) {
             self.add_files(dataset, &own, &mut other_files)?;
-            hash_index(dataset, &mut self.chunks, &mut self.index_hash);
-            let parts = [self.index_hash, digest(dataset.path().trim_matches('/').as_bytes())];
+            hash_index(dataset, &mut self.file.chunks, &mut self.file.hash);
+            let parts = [self.file.hash, digest(dataset.path().trim_matches('/').as_bytes())];
             let shape = dataset.shape().iter().copied();
             let parts: Vec<u64> = parts.into_iter().chain(shape).collect();
-            self.index_hash = MixKey::new(&parts).at(0);
+            self.file.hash = MixKey::new(&parts).at(0);
         }
         let address = |reader: &ColumnReader| {
             let dataset = reader.dataset();
@@ -90,6 +101,49 @@ impl SegmentsBuilder {
         Ok(())
     }
 
+    /// Ends a file whose segments were added, before those of the next one.
+    pub(super) fn end_file(&mut self) {
+        let file = std::mem::take(&mut self.file);
+        self.chunks += file.chunks;
+        self.index_hash = match self.index_hash {
+            // A single file has the hash of its own.
+            0 => file.hash,
+            hash => MixKey::new(&[hash, file.hash]).at(0),
+        };
+    }
+
+    /// Adds the segments of a file that is known, instead of opening it.
+    pub(super) fn add_known(&mut self, structure: FileStructure, segments: Vec<Segment>) {
+        self.segments.extend(segments);
+        self.file = structure;
+        self.end_file();
+    }
+
+    /// Returns the structure of the file that is being opened.
+    pub(super) fn file_structure(&self) -> FileStructure {
+        self.file
+    }
+
+    /// Returns a file of the options as it was before it was opened.
+    pub(super) fn file(&self, number: usize) -> (&Path, &FileFingerprint) {
+        let (path, print) = &self.files[number];
+        (path, print)
+    }
+
+    /// Returns the segments of the file that was added last.
+    pub(super) fn segments_of(&self, number: usize) -> &[Segment] {
+        let others = self.segments.partition_point(|segment| (segment.file as usize) < number);
+        &self.segments[others..]
+    }
+
+    /// Whether nothing but the file that was added last decides what its segments are.
+    pub(super) fn is_plain(&self, number: usize) -> bool {
+        let is_own = |segment: &Segment| {
+            segment.other_files.is_empty() && segment.addresses.iter().all(Option::is_some)
+        };
+        !self.growing.has(number as u32) && self.segments_of(number).iter().all(is_own)
+    }
+
     /// Adds a hash of the bounds of ragged samples to the fingerprint.
     pub(super) fn hash_bounds(&mut self, bounds: Option<u64>) {
         if let Some(bounds) = bounds {
@@ -106,8 +160,8 @@ impl SegmentsBuilder {
         }
         for missing in dataset.missing_sources() {
             let name = missing.file_name().unwrap_or_default();
-            let parts = [self.index_hash, digest(name.as_encoded_bytes())];
-            self.index_hash = MixKey::new(&parts).at(0);
+            let parts = [self.file.hash, digest(name.as_encoded_bytes())];
+            self.file.hash = MixKey::new(&parts).at(0);
             match missing.exists() {
                 // Its dataset is missing.
                 true => {

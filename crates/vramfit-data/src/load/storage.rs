@@ -1,5 +1,7 @@
 //! How the datasets of a loader are stored, and what reading them needs.
 
+use serde::{Deserialize, Serialize};
+
 use super::column_reader::ColumnReader;
 use super::columns::Columns;
 use crate::order::Storage;
@@ -11,8 +13,8 @@ const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
 /// Chunks of different datasets are aligned up to this many rows.
 const MAX_COMMON_BAND: u64 = 1 << 20;
 
-/// How the rows of a column are stored, in all of its datasets together.
-#[derive(Clone, Copy, Debug, Default)]
+/// How the rows of a column are stored, in several datasets together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ColumnStorage {
     /// Rows that must be read together, where rows are chunked.
     band: Option<u64>,
@@ -22,11 +24,13 @@ pub(super) struct ColumnStorage {
     row_scratch: u64,
     /// Bytes of the files that hold rows.
     stored_bytes: u64,
+    /// Bytes that elements refer to.
+    pub(super) object_bytes: u64,
 }
 
 impl ColumnStorage {
-    /// Adds one of its datasets.
-    pub(super) fn add(&mut self, reader: &ColumnReader) {
+    /// Adds a dataset, and the bytes that its elements refer to.
+    pub(super) fn add(&mut self, reader: &ColumnReader, object_bytes: u64) {
         let (rows, dataset) = (reader.rows(), reader.dataset());
         self.band = self.band.max(match rows.is_last_axis() {
             true => rows.rows_per_decode().map(|band| band.min(rows.len()).max(1)),
@@ -39,6 +43,17 @@ impl ColumnStorage {
         self.block_scratch = self.block_scratch.max(block_scratch);
         self.row_scratch = self.row_scratch.max(reader_scratch_bytes(rows, false) + rescaling);
         self.stored_bytes += dataset.stored_bytes();
+        self.object_bytes = self.object_bytes.saturating_add(object_bytes);
+    }
+
+    /// Adds other datasets.
+    pub(super) fn merge(&mut self, other: ColumnStorage) {
+        self.band = self.band.max(other.band);
+        self.is_chunked |= other.is_chunked;
+        self.block_scratch = self.block_scratch.max(other.block_scratch);
+        self.row_scratch = self.row_scratch.max(other.row_scratch);
+        self.stored_bytes = self.stored_bytes.saturating_add(other.stored_bytes);
+        self.object_bytes = self.object_bytes.saturating_add(other.object_bytes);
     }
 }
 

@@ -155,7 +155,7 @@ fn render_details(gpu: &Gpu) -> String {
             "CUDA context",
             format!(
                 "about {} per process, outside the pool (estimated)",
-                Bytes(gpu.context_bytes_estimate)
+                Bytes(gpu.context_bytes_estimate).estimated()
             ),
         ),
         ("compute capability", format!("{major}.{minor}, supported by {cuda}")),

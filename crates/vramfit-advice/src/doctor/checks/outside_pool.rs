@@ -18,7 +18,7 @@ pub(super) fn check(info: &SystemInfo) -> Check {
             ID,
             format!(
                 "a virtual GPU has no driver; a CUDA context would take about {} (estimate)",
-                Bytes(gpu.context_bytes)
+                Bytes(gpu.context_bytes).estimated()
             ),
         );
     }

@@ -111,7 +111,7 @@ fn insufficient_headroom(context: &LintContext<'_>) -> Vec<RawFinding> {
             display_name(gpu),
             Bytes(room.total_bytes),
             Bytes(room.total_bytes.saturating_sub(pool)),
-            Bytes(room.outside_bytes),
+            Bytes(room.outside_bytes).estimated(),
         );
         let found = match change.clone() {
             Some((fix, change)) => RawFinding::new(name, message, fix).with_change(change),
@@ -136,7 +136,7 @@ fn insufficient_headroom_unknown_gpu(context: &LintContext<'_>) -> Option<RawFin
     if enough.is_some_and(|total| total <= COMMON_GPU_BYTES) {
         return None;
     }
-    let needed = Bytes(outside_bytes(UNKNOWN_CONTEXT_BYTES, 1));
+    let needed = Bytes(outside_bytes(UNKNOWN_CONTEXT_BYTES, 1)).estimated();
     let which = match enough {
         Some(total) => format!("on every GPU below {}", Bytes(total)),
         None => "on every GPU".to_owned(),

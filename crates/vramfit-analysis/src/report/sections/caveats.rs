@@ -46,7 +46,7 @@ pub(in crate::report) fn of_replay(comparison: &Comparison) -> Vec<String> {
     points.extend(truncated_trace(after));
     points.push(format!(
         "{LIBRARIES}; the CUDA context is estimated at {}",
-        Bytes(after.header.run.context_bytes)
+        Bytes(after.header.run.context_bytes).estimated()
     ));
     points.extend(library_scratch::caveats(after));
     points.extend(outside_the_pool(after));

@@ -61,7 +61,9 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
         Decision::Refused(failure) => {
             let recovery = describe_recovery(summary, failure, device);
             let recovery = recovery.map_or_else(String::new, |recovery| format!("; {recovery}"));
-            ("does not fit", refused(summary, failure, &on) + &recovery + &used)
+            let leak = main_cause::main_cause(summary).filter(|it| it.kind == CauseKind::Leak);
+            let leak = leak.map_or_else(String::new, |leak| leak.text + "; ");
+            ("does not fit", leak + &refused(summary, failure, &on) + &recovery + &used)
         }
         // Nothing that others use changes it.
         Decision::Aborted(abort) => ("does not fit", aborted(abort) + &on),
@@ -310,7 +312,7 @@ fn total_range(summary: &RunSummary) -> String {
 fn no_room_for_context(no_context: &NoContextSummary, on: &str) -> String {
     format!(
         "the CUDA context needs about {}, but only {} are free{on}",
-        Bytes(no_context.context_bytes),
+        Bytes(no_context.context_bytes).estimated(),
         Bytes(no_context.free_bytes)
     )
 }

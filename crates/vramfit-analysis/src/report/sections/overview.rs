@@ -83,7 +83,7 @@ fn reserved(summary: &RunSummary, device: &DeviceSummary) -> Option<Metric> {
     let note = format!(
         "all of the preallocated pool, and about {} outside of it, whatever the program uses; {less}with \
          `--no-preallocate` the pool grows as needed",
-        Bytes(outside)
+        Bytes(outside).estimated()
     );
     Some(Metric::new("nvidia-smi shows", Value::Bytes(pool.saturating_add(outside)), note))
 }
@@ -115,10 +115,10 @@ pub(in crate::report) fn outside_the_pool(header: &Header, device: &DeviceSummar
     let outside = header.run.context_bytes.saturating_add(device.outside_bytes);
     let note = format!(
         "CUDA context {} (estimate), programs {}",
-        Bytes(header.run.context_bytes),
+        Bytes(header.run.context_bytes).estimated(),
         Bytes(device.outside_bytes)
     );
-    Metric::new("outside the pool", Value::Bytes(outside), note)
+    Metric::new("outside the pool", Value::Text(Bytes(outside).estimated()), note)
 }
 
 /// What the allocator may reserve.
