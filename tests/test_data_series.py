@@ -160,7 +160,7 @@ def test_what_has_no_places_is_an_error(tmp_path):
             load(*names)
     with pytest.raises(UnsupportedFeatureError, match="`virtual` is virtual"):
         load("virtual")
-    with pytest.raises(InvalidArgumentError, match='`within` of `Windows` is "all"'):
+    with pytest.raises(InvalidArgumentError, match="`within` of `Windows` is 'all'"):
         load("u", within="all")
     for axis in (2, -2, True, "1"):
         with pytest.raises(InvalidArgumentError, match="must be 0, 1 or -1"):

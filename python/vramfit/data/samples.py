@@ -62,7 +62,9 @@ class Windows:
         pad: What a window has where its group has no rows. ``"none"``: windows lie in their group.
             ``"zeros"`` or ``"repeat"`` (the nearest row): every row, or every one at a multiple of
             the stride, begins a window.
-        within: What windows do not cross: a ``"group"``, a ``"file"``, or nothing with ``"all"``.
+        within: What windows do not cross: a ``"group"``, a ``"file"``, or nothing with ``"all"``;
+            or the samples of a :class:`Ragged`, such as episodes that follow each other in one
+            dataset: ``Windows(16, within=Ragged(ends="episode_ends"))``.
         trim: Whether the datasets of a group may have different numbers of rows. A window then
             begins at each row that all of them have, and is as long as its column allows. Only with
             ``within="group"``.
@@ -80,7 +82,7 @@ class Windows:
     length: int | Mapping[str, int]
     stride: int = 1
     pad: Literal["none", "zeros", "repeat"] = "none"
-    within: Literal["group", "file", "all"] = "group"
+    within: Literal["group", "file", "all"] | Ragged = "group"
     trim: bool = False
     axis: int | Mapping[str, int] = 0
 
@@ -95,7 +97,10 @@ class Windows:
             check_counts(length=length)
         check_counts(stride=self.stride)
         check_choice("pad", self.pad, ("none", "zeros", "repeat"))
-        check_choice("within", self.within, ("group", "file", "all"))
+        if isinstance(self.within, Ragged):
+            self._check_bounded(self.within)
+        else:
+            check_choice("within", self.within, ("group", "file", "all"))
         choices = (0, -1) if isinstance(self.axis, Mapping) else (0, 1, -1)
         _check_axis(
             "Windows",
@@ -106,9 +111,21 @@ class Windows:
         )
         if self.axis == 1 and self.within != "group":
             raise InvalidArgumentError(
-                f'`within` of `Windows` is "{self.within}", but windows along axis 1 do not cross '
+                f"`within` of `Windows` is {self.within!r}, but windows along axis 1 do not cross "
                 "from one place of axis 0 to the next",
                 hint="leave `within` out",
+            )
+
+    def _check_bounded(self, within: Ragged) -> None:
+        if within != Ragged(within.offsets, within.lengths, within.ends):
+            raise InvalidArgumentError(
+                f"`within` of `Windows` is {within!r}, but only its bounds are used",
+                hint='name the dataset alone: `within=Ragged("offsets")`',
+            )
+        if self.trim:
+            raise InvalidArgumentError(
+                "`trim` of `Windows` is for datasets of groups, and not for samples of a `Ragged`",
+                hint="leave `trim` out",
             )
 
     def _lengths(self) -> Mapping[str, int]:
@@ -122,7 +139,7 @@ class Windows:
                 "length": length,
                 "stride": as_integer("stride", self.stride),
                 "padding": self.pad,
-                "within": self.within,
+                **_describe_within(self.within),
                 # Not said of the first axis, as in states of before there was another.
                 **({"axis": 1} if self.axis == 1 else {}),
             }
@@ -176,6 +193,8 @@ class Ragged:
     Attributes:
         offsets: The dataset of the offsets, one more than there are samples.
         lengths: Instead of that, the dataset of the number of rows of each sample.
+        ends: Instead of that, the dataset of where each sample ends, such as the ``episode_ends``
+            of a replay buffer or the index of a column of NWB.
         length: Rows of a sample. The default is those of the longest sample.
         truncate: Whether rows beyond `length` are left out. Otherwise a longer sample is an error.
         pack: Whether samples follow each other without gaps in sequences of `length` rows. Two
@@ -187,6 +206,7 @@ class Ragged:
 
     offsets: str | None = None
     lengths: str | None = None
+    ends: str | None = None
     length: int | None = None
     truncate: bool = False
     pack: bool = False
@@ -195,12 +215,15 @@ class Ragged:
     trim: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if (self.offsets is None) == (self.lengths is None):
+        given = {"offsets": self.offsets, "lengths": self.lengths, "ends": self.ends}
+        given = {name: path for name, path in given.items() if path is not None}
+        if len(given) != 1:
             raise InvalidArgumentError(
-                "`Ragged` needs either `offsets` or `lengths`",
+                "`Ragged` needs one of `offsets`, `lengths` and `ends`",
                 hint='name the dataset: `Ragged("indptr")` or `Ragged(lengths="n_atoms")`',
             )
-        check_path("offsets" if self.lengths is None else "lengths", self.offsets or self.lengths)
+        for name, path in given.items():
+            check_path(name, path)
         check_optional_counts(length=self.length)
         listed = (self.per_sample,) if isinstance(self.per_sample, str) else self.per_sample
         if not isinstance(listed, list | tuple) or not all(isinstance(it, str) for it in listed):
@@ -218,17 +241,27 @@ class Ragged:
     def _lengths(self) -> Mapping[str, int]:
         return {}
 
+    def _bounds(self) -> dict[str, str]:
+        if self.offsets is not None:
+            return {"offsets": self.offsets}
+        return {"ends": self.ends} if self.ends is not None else {"lengths": str(self.lengths)}
+
     def _to_json(self) -> str:
-        bounds = {"offsets": self.offsets} if self.lengths is None else {"lengths": self.lengths}
         return json.dumps(
             {
                 "kind": "ragged",
-                "bounds": bounds,
+                "bounds": self._bounds(),
                 "length": _as_length(self.length),
                 "truncate": bool(self.truncate),
                 "pack": bool(self.pack),
             }
         )
+
+
+def _describe_within(within: str | Ragged) -> dict[str, Any]:
+    if isinstance(within, Ragged):
+        return {"within": "group", "bounds": within._bounds()}
+    return {"within": within}
 
 
 def _check_axis(

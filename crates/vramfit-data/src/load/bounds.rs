@@ -1,4 +1,4 @@
-//! The bounds of ragged samples: offsets or lengths that a dataset has.
+//! The bounds of ragged samples, or of series: offsets, ends or lengths that a dataset has.
 
 use std::cmp::Ordering;
 
@@ -9,10 +9,10 @@ use super::options::LoaderOptions;
 use crate::hdf5::Scalar;
 use crate::hdf5::object::ObjectFinder;
 use crate::read::{Dataset, RowOptions, RowReader};
-use crate::sample::{RaggedBounds, SampleOptions};
+use crate::sample::RaggedBounds;
 use crate::splitmix::MixKey;
 
-/// The bounds of ragged samples, as they are read segment by segment.
+/// The bounds of ragged samples or series, as they are read segment by segment.
 #[derive(Debug)]
 pub(super) struct Bounds {
     source: Option<RaggedBounds>,
@@ -24,10 +24,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     pub(super) fn new(options: &LoaderOptions) -> Bounds {
-        let source = match &options.samples {
-            SampleOptions::Ragged { bounds, .. } => Some(bounds.clone()),
-            _ => None,
-        };
+        let source = options.samples.bounds().cloned();
         Bounds { source, bounds: Vec::new(), samples: Vec::new() }
     }
 
@@ -49,22 +46,34 @@ impl Bounds {
         let dataset = Dataset::find(finder, &path)?;
         let file = finder.container().source().path().display().to_string();
         let invalid = |what: String| {
-            Error::invalid_argument(format!("`{path}` of `{file}` {what}"))
-                .hint("offsets are integers that never decrease, one more than there are samples")
+            Error::invalid_argument(format!("`{path}` of `{file}` {what}")).hint(match source {
+                RaggedBounds::Offsets(_) => {
+                    "offsets are integers that never decrease, one more than there are samples"
+                }
+                RaggedBounds::Ends(_) => {
+                    "ends are integers that never decrease, one for each sample"
+                }
+                RaggedBounds::Lengths(_) => {
+                    "lengths are integers of at least 0, one for each sample"
+                }
+            })
         };
         if dataset.shape().len() != 1 {
             return Err(invalid(format!(
-                "has {} dimensions, and offsets have one",
-                dataset.shape().len()
+                "has {} dimensions, and {}s have one",
+                dataset.shape().len(),
+                source.noun()
             )));
         }
         let plain = RowReader::new(dataset.clone(), &RowOptions::default())?;
         if plain.scalar().is_float() || plain.scalar() == Scalar::Bool {
-            return Err(invalid(format!("is {}, and offsets are integers", plain.scalar().name())));
+            let name = plain.scalar().name();
+            return Err(invalid(format!("is {name}, and {}s are integers", source.noun())));
         }
         let count = plain.len();
         let is_lengths = matches!(source, RaggedBounds::Lengths(_));
-        if count == 0 && !is_lengths {
+        let has_first = matches!(source, RaggedBounds::Offsets(_));
+        if count == 0 && has_first {
             return Err(invalid(
                 "has no rows, and offsets are one more than there are samples".into(),
             ));
@@ -84,7 +93,7 @@ impl Bounds {
         let to = Some(Scalar::Int64);
         let rows = RowReader::new(dataset.clone(), &RowOptions { to, ..RowOptions::default() })?;
         let mut previous = 0_i64;
-        if is_lengths {
+        if !has_first {
             self.bounds.push(0);
         }
         let bounds = &mut self.bounds;
@@ -96,19 +105,17 @@ impl Bounds {
                 false => Some(number).filter(|number| *number >= previous),
             };
             let Some(bound) = bound else {
-                return Err(invalid(match (is_lengths, number) {
-                    (true, _) => format!("has the length {number} in row {row}"),
-                    (false, ..0) => format!("has the offset {number} in row {row}"),
-                    (false, _) => format!(
-                        "has the offset {number} in row {row}, which is less than {previous} before it"
-                    ),
+                let what = format!("has the {} {number} in row {row}", source.noun());
+                return Err(invalid(match is_lengths || number < 0 {
+                    true => what,
+                    false => format!("{what}, which is less than {previous} before it"),
                 }));
             };
             previous = bound;
             bounds.push(bound as u64);
             Ok(())
         })?;
-        self.samples.push(if is_lengths { count } else { count - 1 });
+        self.samples.push(count - u64::from(has_first));
         Ok(Some(dataset))
     }
 
@@ -123,13 +130,15 @@ impl Bounds {
         path: &dyn Fn() -> String,
     ) -> Result<()> {
         let (first, last) = (own.first().copied().unwrap_or(0), own.last().copied().unwrap_or(0));
-        let is_lengths = matches!(self.source, Some(RaggedBounds::Lengths(_)));
+        let source = self.source.as_ref();
+        let is_lengths = matches!(source, Some(RaggedBounds::Lengths(_)));
+        let noun = source.map_or("offset", RaggedBounds::noun);
         let path = path();
         let (what, hint) = match last.cmp(&rows) {
             Ordering::Greater => (
                 format!("`{path}` has {rows} rows, but its samples have {last}"),
                 format!(
-                    "the last offset is the number of rows; datasets with one row for each sample are listed: \
+                    "the last {noun} is the number of rows; datasets with one row for each sample are listed: \
                      `Ragged(..., per_sample=[\"{path}\"])`"
                 ),
             ),
@@ -142,12 +151,11 @@ impl Bounds {
             ),
             Ordering::Less => (
                 format!(
-                    "{} of the {rows} rows of `{path}` are in no sample: the last offset is {last}",
+                    "{} of the {rows} rows of `{path}` are in no sample: the last {noun} is {last}",
                     rows - last
                 ),
                 format!(
-                    "append the number of rows, {rows}, to the offsets: where each sample begins, and where the \
-                     last one ends"
+                    "append the number of rows, {rows}, to the {noun}s: they say where the last sample ends"
                 ),
             ),
             Ordering::Equal if first > 0 => (

@@ -18,7 +18,6 @@ use super::segments_builder::{FileStructure, SegmentsBuilder};
 use super::storage::ColumnStorage;
 use crate::digest::digest;
 use crate::hdf5::Container;
-use crate::sample::SampleOptions;
 use crate::source::{FileFingerprint, sample_digest};
 
 /// File systems have times of at least this resolution.
@@ -84,10 +83,11 @@ impl FileIndex {
         let Some(path) = &options.index else {
             return Ok(None);
         };
-        if matches!(options.samples, SampleOptions::Ragged { .. }) {
-            return Err(Error::invalid_argument(
-                "an index is not kept of ragged samples: their offsets are read from every file",
-            )
+        if let Some(bounds) = options.samples.bounds() {
+            return Err(Error::invalid_argument(format!(
+                "an index is not kept of ragged samples: their {}s are read from every file",
+                bounds.noun()
+            ))
             .hint("leave `index` out"));
         }
         let own = digest(

@@ -69,7 +69,10 @@ pub(super) fn index_samples(
             for (column, wanted) in columns.iter_mut().zip(&options.columns) {
                 column.set_rows(wanted.length.unwrap_or(*length));
             }
-            let series = make_series(options, columns, segments, *within)?;
+            let series = match options.samples.bounds() {
+                Some(_) => bounded_series(columns, segments, bounds)?,
+                None => make_series(options, columns, segments, *within)?,
+            };
             SampleIndex::windows(series, *stride, *padding, spans(columns))
         }
         SampleOptions::Groups { length, padding, truncate } => {
@@ -120,7 +123,11 @@ fn ensure_sensible(options: &LoaderOptions) -> Result<()> {
     if let Some(stride) = stride.filter(|stride| !(1..=MAX_ROWS).contains(stride)) {
         return invalid(format!("a stride of {stride} rows is not possible"), "use 1 to 2^40 rows");
     }
-    if let SampleOptions::Windows { axis, within, .. } = &options.samples {
+    if let SampleOptions::Windows { axis, within, bounds, .. } = &options.samples {
+        if bounds.is_some() && (*axis != 0 || *within != Within::Group || options.trim) {
+            let what = "windows within samples of a dataset are of one axis, and of datasets of one length";
+            return invalid(what.into(), "leave `axis=1` and `trim` out");
+        }
         if *axis > 1 {
             let what = format!("windows along axis {axis} are not read");
             return invalid(what, "use axis 0, or 1 where each place of axis 0 is a series");
@@ -199,6 +206,33 @@ fn make_series(
         }
     }
     Ok(merged.into_iter().map(|(_, series)| series).collect())
+}
+
+/// Returns the rows between the bounds in each segment.
+fn bounded_series(
+    columns: &[Column],
+    segments: &[Segment],
+    bounds: &mut Bounds,
+) -> Result<Vec<Series>> {
+    let all = std::mem::take(&mut bounds.bounds);
+    let mut rest = all.as_slice();
+    let mut found = Vec::new();
+    for (number, series) in segment_series(columns, segments).iter().enumerate() {
+        let segment = &segments[number];
+        if series.lengths.is_some() {
+            return Err(different_lengths(columns, segment, false));
+        }
+        let own;
+        (own, rest) = rest.split_at(bounds.samples[number] as usize + 1);
+        let path = || columns[0].path_of(&segment.names);
+        bounds.ensure_all_rows(own, segment.lengths[0], &path)?;
+        let start = series.rows.start;
+        let pairs = own.windows(2);
+        found.extend(
+            pairs.map(|pair| Series { rows: start + pair[0]..start + pair[1], lengths: None }),
+        );
+    }
+    Ok(found)
 }
 
 /// Returns the rows of each segment.

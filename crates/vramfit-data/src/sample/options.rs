@@ -23,6 +23,9 @@ pub enum SampleOptions {
         /// The axis that rows are on: 0, or 1 where each place of axis 0 is a series.
         #[serde(default, skip_serializing_if = "is_zero")]
         axis: u32,
+        /// The bounds of series in each group, which windows do not cross either.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bounds: Option<RaggedBounds>,
     },
     /// All rows of a group: an episode, a trajectory.
     Groups {
@@ -58,6 +61,15 @@ impl SampleOptions {
         matches!(self, SampleOptions::Windows { axis: 1, .. })
     }
 
+    /// Returns the bounds of what a dataset has one after the other, if it has such parts.
+    pub fn bounds(&self) -> Option<&RaggedBounds> {
+        match self {
+            SampleOptions::Windows { bounds, .. } => bounds.as_ref(),
+            SampleOptions::Ragged { bounds, .. } => Some(bounds),
+            SampleOptions::Rows | SampleOptions::Groups { .. } => None,
+        }
+    }
+
     /// Reads the JSON of one.
     ///
     /// # Errors
@@ -75,15 +87,28 @@ impl SampleOptions {
 pub enum RaggedBounds {
     /// A dataset of one number more than there are samples: where each begins, and where the last one ends.
     Offsets(String),
+    /// A dataset of where each ends, which is where the next one begins.
+    Ends(String),
     /// A dataset of the number of rows of each.
     Lengths(String),
 }
 
 impl RaggedBounds {
+    /// Returns what one of its numbers is called.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            RaggedBounds::Offsets(_) => "offset",
+            RaggedBounds::Ends(_) => "end",
+            RaggedBounds::Lengths(_) => "length",
+        }
+    }
+
     /// Returns the path of the dataset.
     pub fn dataset(&self) -> &str {
         match self {
-            RaggedBounds::Offsets(path) | RaggedBounds::Lengths(path) => path,
+            RaggedBounds::Offsets(path)
+            | RaggedBounds::Ends(path)
+            | RaggedBounds::Lengths(path) => path,
         }
     }
 }
