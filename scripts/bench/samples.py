@@ -15,6 +15,7 @@ memory budget.
 import pathlib
 import resource
 import statistics
+import sys
 import tempfile
 import time
 
@@ -150,6 +151,8 @@ def main():
             "rows": flat,
             "lists": lists(episodes, STEPS, 16),
         }
+        if "grain" in sys.modules:
+            ways["grain"] = grain_batches(episodes, STEPS, 16)
         compare(f"episodes of {STEPS} rows", ways)
     print_load("after")
 
