@@ -177,7 +177,8 @@ fn values(group: &CauseGroup) -> String {
             "{} {} and {} smaller ones with as many elements",
             buffers(first.count),
             like(first),
-            rest.iter().map(|size| size.count).sum::<u64>()
+            // Of at least two sizes.
+            count_word(rest.iter().map(|size| size.count).sum::<u64>())
         ),
         [] => buffers(group.count),
     };
@@ -192,8 +193,9 @@ fn buffers(count: u64) -> String {
 }
 
 fn count_word(count: u64) -> String {
-    const WORDS: [&str; 8] = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
-    let word = usize::try_from(count).ok().and_then(|count| WORDS.get(count.checked_sub(2)?));
+    const WORDS: [&str; 9] =
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    let word = usize::try_from(count).ok().and_then(|count| WORDS.get(count.checked_sub(1)?));
     word.map_or_else(|| count.to_string(), |word| (*word).to_owned())
 }
 

@@ -54,6 +54,8 @@ Examples:
 Exit codes:
   that of the program; or
   1    not started: it does not fit (`--preflight`, `--fit`)
+  2    not started: whether it fits is unknown (`--preflight`)
+  128  plus the signal number: a signal came before it was started (`--preflight`, `--fit`)
   125  vramfit itself failed
   126  the program cannot be executed
   127  the program was not found
