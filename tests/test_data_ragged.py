@@ -229,3 +229,37 @@ def test_bounds_of_windows_that_are_none(tmp_path):
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             make()
+
+
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 3, 999, 100_000]), min_size=1, max_size=6),
+    bounds=st.sampled_from(BOUNDS),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=15, deadline=None)
+def test_samples_may_be_empty_and_long(tmp_path_factory, lengths, bounds, seed):
+    storage = {"chunks": (4096,), "compression": "gzip"} if sum(lengths) else {}
+    path = write_ragged(tmp_path_factory.mktemp("long") / "f.h5", lengths, storage)
+    if not sum(lengths):
+        return
+    within = Ragged(**{bounds: bounds})
+    loader = Loader(path, "tokens", samples=within, batch_size=2, seed=seed)
+    rows = np.arange(sum(lengths))
+    documents = {tuple(part[[0, -1]]) for part in np.split(rows, np.cumsum(lengths)) if len(part)}
+    found = set()
+    for batch in loader:
+        for tokens, mask in zip(batch["tokens"], batch["mask"], strict=True):
+            if mask.any():
+                assert np.array_equal(tokens[mask], tokens[0] + np.arange(mask.sum()))
+                found.add((tokens[0], tokens[mask][-1]))
+    assert found == documents
+    windows = Windows(500, stride=250, within=within)
+    expected = [
+        end - size + start
+        for end, size in zip(np.cumsum(lengths), lengths, strict=True)
+        for start in range(0, size - 499, 250)
+    ]
+    if expected:
+        tokens = collect(Loader(path, "tokens", samples=windows, batch_size=64))["tokens"]
+        assert sorted(tokens[:, 0]) == expected
+        assert np.array_equal(tokens, tokens[:, :1] + np.arange(500))
