@@ -11,5 +11,6 @@ mod explain {
     mod process;
     mod proofs;
     mod remedies;
+    mod support;
 }
 mod lint;

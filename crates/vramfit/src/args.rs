@@ -136,7 +136,7 @@ impl Cli {
             Command::Top(args) => commands::top::run(&args, output),
             Command::Replay(args) => commands::replay::run(&args, output),
             Command::Report(args) => commands::report::run(&args, output),
-            Command::Diff(args) => commands::diff::run(&args, output),
+            Command::Diff(args) => commands::diff::run(&args, context, output),
             Command::Data(args) => commands::data::run(&args, output),
             Command::Train(args) => commands::train::run(&args, context, output),
             Command::Predict(args) => commands::predict::run(&args, context, output),

@@ -1,16 +1,10 @@
 //! What single messages say, and what they do not.
 
-use vramfit_advice::explain::{
-    CauseId, Confidence, ExplainOptions, Explanation, LogScanner, explain,
-};
+use vramfit_advice::explain::{CauseId, Confidence, Explanation};
+
+use super::support::explained;
 
 const GIB: u64 = 1 << 30;
-
-fn explained(text: &str) -> Explanation {
-    let mut scanner = LogScanner::new("");
-    scanner.push(text.as_bytes());
-    explain(&scanner.finish(), &ExplainOptions::default())
-}
 
 fn first(explanation: &Explanation) -> Option<(CauseId, Confidence)> {
     explanation.causes.first().map(|cause| (cause.id, cause.confidence))

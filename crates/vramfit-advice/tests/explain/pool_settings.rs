@@ -1,24 +1,11 @@
 //! What the allocator, the fraction and the GPUs of a log mean for its cause and its remedies.
 
-use vramfit_advice::explain::{CauseId, ExplainOptions, Explanation, LogScanner, Remedy, explain};
-use vramfit_model::gpu::{self, Gpu};
+use vramfit_advice::explain::{CauseId, Explanation};
+use vramfit_model::gpu;
+
+use super::support::{explained, explained_on, limit_of, remedy};
 
 const GIB: u64 = 1 << 30;
-
-fn explained(text: &str) -> Explanation {
-    explained_on(text, None)
-}
-
-fn explained_on(text: &str, gpus: Option<&str>) -> Explanation {
-    let mut scanner = LogScanner::new("");
-    scanner.push(text.as_bytes());
-    let gpus = gpus.map(|label| label.parse().expect("GPUs of the catalog"));
-    explain(&scanner.finish(), &ExplainOptions { gpus, ..ExplainOptions::default() })
-}
-
-fn remedy<'e>(explanation: &'e Explanation, id: &str) -> Option<&'e Remedy> {
-    explanation.remedies.iter().find(|remedy| remedy.id == id)
-}
 
 /// What XLA says of a program that found no memory.
 fn program_of(total: u64) -> String {
@@ -28,11 +15,6 @@ fn program_of(total: u64) -> String {
          maybe_live_out allocation:         0B\n     preallocated temp allocation: {total}B\n                 \
          total allocation: {total}B\n"
     )
-}
-
-/// Returns the limit of the pool of a release before 0.10.2.
-fn limit_of(gpu: &Gpu, fraction: f64) -> u64 {
-    (gpu.total_memory_bytes as f64 * f64::from(fraction as f32)) as u64
 }
 
 #[test]

@@ -1,21 +1,11 @@
 //! What a log does not prove is not claimed.
 
-use vramfit_advice::explain::{
-    CauseId, Confidence, ExplainOptions, Explanation, LogScanner, Remedy, explain,
-};
+use vramfit_advice::explain::{CauseId, Confidence};
 use vramfit_model::gpu;
 
+use super::support::{explained, remedy};
+
 const GIB: u64 = 1 << 30;
-
-fn explained(text: &str) -> Explanation {
-    let mut scanner = LogScanner::new("");
-    scanner.push(text.as_bytes());
-    explain(&scanner.finish(), &ExplainOptions::default())
-}
-
-fn remedy<'e>(explanation: &'e Explanation, id: &str) -> Option<&'e Remedy> {
-    explanation.remedies.iter().find(|remedy| remedy.id == id)
-}
 
 fn refused(bytes: u64) -> String {
     format!("RESOURCE_EXHAUSTED: Out of memory while trying to allocate {bytes} bytes.\n")

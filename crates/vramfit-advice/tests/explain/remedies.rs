@@ -1,24 +1,13 @@
 //! What is offered depends on the settings, the command and the kind of program that a log shows.
 
-use vramfit_advice::explain::{
-    CauseId, Confidence, ExplainOptions, Explanation, LogScanner, Remedy, explain,
-};
+use vramfit_advice::explain::{CauseId, Confidence, Explanation};
 use vramfit_model::gpu::{self, Gpu};
 
 use proptest::prelude::*;
 
+use super::support::{explained_on, limit_of, remedy};
+
 const GIB: u64 = 1 << 30;
-
-fn explained(text: &str, gpu: Option<&str>) -> Explanation {
-    let mut scanner = LogScanner::new("");
-    scanner.push(text.as_bytes());
-    let gpus = gpu.map(|name| name.parse().expect("a GPU of the catalog"));
-    explain(&scanner.finish(), &ExplainOptions { gpus, ..ExplainOptions::default() })
-}
-
-fn remedy<'e>(explanation: &'e Explanation, id: &str) -> Option<&'e Remedy> {
-    explanation.remedies.iter().find(|remedy| remedy.id == id)
-}
 
 fn first_ids(explanation: &Explanation) -> Vec<&'static str> {
     explanation.remedies.iter().take(4).map(|remedy| remedy.id).collect()
@@ -57,15 +46,10 @@ fn a_larger_fraction_is_offered_where_the_settings_leave_room() {
             false,
         ),
     ] {
-        let explanation = explained(&format!("{settings}{}", refused(3 * GIB)), None);
+        let explanation = explained_on(&format!("{settings}{}", refused(3 * GIB)), None);
         assert_eq!(explanation.causes[0].id, CauseId::PoolTooSmall, "{settings}");
         assert_eq!(remedy(&explanation, "raise-fraction").is_some(), is_offered, "{settings}");
     }
-}
-
-/// Returns the limit of a pool of JAX 0.10.1 and before.
-fn limit_of(gpu: &Gpu, fraction: f64) -> u64 {
-    (gpu.total_memory_bytes as f64 * f64::from(fraction as f32)) as u64
 }
 
 proptest! {
@@ -77,7 +61,7 @@ proptest! {
         let in_use = before.saturating_sub(requested / 2);
         let setting = format!("jax 0.10.1\nXLA_CLIENT_MEM_FRACTION={fraction}\n");
         let log = format!("{setting}{}", dump(requested, in_use, before));
-        let explanation = explained(&log, Some("t4"));
+        let explanation = explained_on(&log, Some("t4"));
         let helps = before < after && in_use + requested <= after;
         let offered = remedy(&explanation, "raise-fraction");
         prop_assert_eq!(offered.map(|remedy| remedy.bytes), helps.then(|| Some(after - before)));
@@ -98,7 +82,7 @@ proptest! {
             dump(next(), next(), next()),
         );
         for gpu in [None, Some("t4")] {
-            prop_assert!(!explained(&log, gpu).causes.is_empty());
+            prop_assert!(!explained_on(&log, gpu).causes.is_empty());
         }
     }
 
@@ -120,14 +104,14 @@ proptest! {
             next(), next(), next(), next(),
         );
         for gpu in [None, Some("t4")] {
-            prop_assert!(!explained(&log, gpu).causes.is_empty());
+            prop_assert!(!explained_on(&log, gpu).causes.is_empty());
         }
     }
 
     #[test]
     fn named_gpus_are_the_smallest_on_which_it_fits(in_use in GIB..150 * GIB, requested in GIB..20 * GIB) {
         let log = format!("jax 0.10.1\n{}", dump(requested, in_use, in_use + requested / 2));
-        let explanation = explained(&log, None);
+        let explanation = explained_on(&log, None);
         let need = in_use + requested;
         let fits = |gpu: &&Gpu| {
             limit_of(gpu, 0.75) >= need && gpu.mig_parent.is_none() && !gpu.shares_host_memory
@@ -164,7 +148,7 @@ fn what_speaks_against_a_cause_lowers_it_and_is_said() {
             false,
         ),
     ] {
-        let explanation = explained(&log, None);
+        let explanation = explained_on(&log, None);
         let cause = explanation.causes.iter().find(|cause| cause.id == id).expect(&log);
         assert_eq!(cause.confidence, confidence, "{log}");
         assert_eq!(cause.summary.contains("against it: "), is_lowered, "{log}");
@@ -194,7 +178,7 @@ fn activations_are_recomputed_only_where_there_is_a_backward_pass() {
         (&["jit(apply)/while/body/remat/mlp/dot_general", "jit(apply)/concatenate"], false),
         (&["jit(predict)/vmap(conv)/conv_general_dilated"], false),
     ] {
-        let explanation = explained(&buffers(operations, "f32[8,4096]"), None);
+        let explanation = explained_on(&buffers(operations, "f32[8,4096]"), None);
         assert_eq!(remedy(&explanation, "plan").is_some(), is_training, "{operations:?}");
     }
     // The name of the program tells where no operation does; else nothing is claimed.
@@ -205,7 +189,7 @@ fn activations_are_recomputed_only_where_there_is_a_backward_pass() {
     ] {
         let status =
             refused(6 * GIB).replace(" bytes.", &format!(" bytes. [executable_name='{name}']"));
-        let explanation = explained(&status, None);
+        let explanation = explained_on(&status, None);
         let plan = remedy(&explanation, "plan");
         assert_eq!(plan.is_some(), said.is_some(), "{name}");
         assert!(plan.is_none_or(|plan| plan.text.starts_with(said.unwrap_or_default())), "{name}");
@@ -215,7 +199,7 @@ fn activations_are_recomputed_only_where_there_is_a_backward_pass() {
 #[test]
 fn arrays_of_16_bits_are_not_narrowed_again() {
     for (shape, is_offered) in [("bf16[8,4096]", false), ("f16[8]", false), ("f32[8,4096]", true)] {
-        let explanation = explained(&buffers(&["jit(f)/mul"], shape), None);
+        let explanation = explained_on(&buffers(&["jit(f)/mul"], shape), None);
         assert_eq!(remedy(&explanation, "narrow-types").is_some(), is_offered, "{shape}");
     }
 }
@@ -236,7 +220,7 @@ fn a_batch_is_made_smaller_where_there_is_one() {
         ),
         ("I1: BatchNorm_0 in batched mode\n", "chunk", ""),
     ] {
-        let explanation = explained(&format!("{said}{}", refused(6 * GIB)), None);
+        let explanation = explained_on(&format!("{said}{}", refused(6 * GIB)), None);
         let remedy = remedy(&explanation, id).expect(said);
         assert!(remedy.command.ends_with(command), "{}", remedy.command);
     }
@@ -249,7 +233,7 @@ fn commands_name_the_script_and_the_gpu_of_the_log() {
          {}",
         refused(30 * GIB)
     );
-    let explanation = explained(&log, None);
+    let explanation = explained_on(&log, None);
     let plan = remedy(&explanation, "plan").expect("a plan");
     assert_eq!(plan.command, "vramfit plan --gpu a100-80g -- python /home/user/fit.py");
 }
@@ -267,7 +251,7 @@ fn the_figures_of_another_framework_tell_what_jax_has() {
     for (log, jax) in
         [(old.to_owned(), 38 * GIB - 32 * MIB), (new.to_owned(), 36 * GIB), (typo, 36 * GIB)]
     {
-        let explanation = explained(&format!("jax 0.6.0\n{log}"), None);
+        let explanation = explained_on(&format!("jax 0.6.0\n{log}"), None);
         assert_eq!(explanation.causes[0].id, CauseId::OutsidePool, "{log}");
         let smaller = remedy(&explanation, "lower-fraction").expect("a smaller pool");
         assert_eq!(smaller.command, "vramfit run --limit 20GiB -- python train.py");
@@ -275,7 +259,7 @@ fn the_figures_of_another_framework_tell_what_jax_has() {
     }
     // Most is of another process.
     let other = new.replace("this process has 38.00", "this process has 3.00");
-    let explanation = explained(&format!("jax 0.6.0\n{other}"), None);
+    let explanation = explained_on(&format!("jax 0.6.0\n{other}"), None);
     assert_eq!(remedy(&explanation, "lower-fraction"), None);
     assert!(explanation.causes[0].summary.contains("of other processes"));
     assert!(remedy(&explanation, "free-gpu").is_some());
@@ -288,7 +272,7 @@ fn tensorflow_that_has_memory_is_named() {
          device: 0, name: NVIDIA A100-PCIE-40GB, pci bus id: 0000:3b:00.0\n{}",
         refused(GIB)
     );
-    let explanation = explained(&log, None);
+    let explanation = explained_on(&log, None);
     assert_eq!(explanation.causes[0].id, CauseId::PoolNotObtained);
     let first = &explanation.remedies[0];
     assert_eq!((first.id, first.bytes), ("hide-from-tensorflow", Some(38367 << 20)));
@@ -303,7 +287,7 @@ fn warnings_of_jax_before_the_failure_come_first() {
     for (warning, id, bytes) in
         [(captured, "pass-as-arguments", Some(8_250_000_000)), (of_pmap, "no-jit-of-pmap", None)]
     {
-        let explanation = explained(&format!("{warning}{}", refused(9 * GIB)), None);
+        let explanation = explained_on(&format!("{warning}{}", refused(9 * GIB)), None);
         let first = &explanation.remedies[0];
         assert_eq!((first.id, first.bytes), (id, bytes));
     }
@@ -316,7 +300,7 @@ fn an_operation_outside_of_jit_is_named() {
     {
         let status =
             refused(9 * GIB).replace(" bytes.", &format!(" bytes. [executable_name='{program}']"));
-        let explanation = explained(&status, None);
+        let explanation = explained_on(&status, None);
         assert_eq!(first_ids(&explanation).contains(&"single-operation"), is_single, "{program}");
     }
 }
@@ -328,7 +312,7 @@ fn lines_of_code_are_kept_behind_long_parameters() {
         let name = format!(
             "jit(step)/while[ body_jaxpr={{ {parameters} }} length=10 ]/body/scatter[mode=3]"
         );
-        let explanation = explained(&buffers(&[&name], "f32[8]"), None);
+        let explanation = explained_on(&buffers(&[&name], "f32[8]"), None);
         let buffer = &explanation.buffers[0];
         assert_eq!(buffer.site, "model.py:33", "{length}");
         assert_eq!(buffer.operation, "jit(step)/while/body/scatter", "{length}");
@@ -357,7 +341,7 @@ fn a_small_program_says_nothing_about_what_is_needed() {
                       needed by the program alone",
         ),
     ] {
-        let explanation = explained(&program(total), None);
+        let explanation = explained_on(&program(total), None);
         let offered = remedy(&explanation, "larger-gpu").expect("a GPU");
         assert_eq!(offered.text, text);
     }
@@ -368,7 +352,7 @@ fn what_unified_memory_has_room_for_is_not_larger_than_the_gpu() {
     let gpu = gpu::find("t4").expect("a T4").total_memory_bytes;
     let settings = "TF_FORCE_UNIFIED_MEMORY=true\nXLA_CLIENT_MEM_FRACTION=3.0\n";
     for (requested, is_larger) in [(gpu * 2, false), (gpu * 4, true)] {
-        let explanation = explained(&format!("{settings}{}", refused(requested)), Some("t4"));
+        let explanation = explained_on(&format!("{settings}{}", refused(requested)), Some("t4"));
         let is_first = explanation.causes[0].id == CauseId::RequestLargerThanGpu;
         assert_eq!(is_first, is_larger, "{requested}");
     }
@@ -385,7 +369,7 @@ fn unified_memory_is_offered_where_it_can_be_enough() {
         ("TF_FORCE_UNIFIED_MEMORY=1\nXLA_CLIENT_MEM_FRACTION=4.0\n", gpu * 2, false),
         ("XLA_PYTHON_CLIENT_ALLOCATOR=platform\n", gpu * 2, false),
     ] {
-        let explanation = explained(&format!("{settings}{}", refused(requested)), Some("t4"));
+        let explanation = explained_on(&format!("{settings}{}", refused(requested)), Some("t4"));
         let offered = remedy(&explanation, "unified-memory");
         assert_eq!(offered.is_some(), is_offered, "{settings}{requested}");
     }
@@ -411,7 +395,7 @@ fn attention_without_scores_is_offered_where_the_largest_buffer_is_scores() {
         ("f32[65536,65536]", "attn/div", false),
         ("f32[65536,32,64,64]", "attn/div", false),
     ] {
-        let explanation = explained(&log(shape, operation), None);
+        let explanation = explained_on(&log(shape, operation), None);
         let offered = remedy(&explanation, "blockwise");
         let names_it = offered.is_some_and(|remedy| remedy.text.contains(shape));
         assert_eq!(names_it, is_offered, "{shape} {operation}");

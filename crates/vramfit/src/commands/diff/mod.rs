@@ -1,15 +1,19 @@
 //! `vramfit diff`: why one run needs more memory than another.
 
+mod dry_runs;
+
 use std::path::{Path, PathBuf};
 
 use vramfit_analysis::diff::{RunDiff, diff_runs};
 use vramfit_analysis::report::Report;
 use vramfit_analysis::{Bytes, Result};
 
+use self::dry_runs::DryRunArgs;
 use super::results::{FullArgs, JsonArgs, PageArgs, print_report, write_page};
 use crate::output::Output;
 use crate::status::Status;
 use crate::trace_progress::load_until;
+use vramfit_runner::Context;
 
 /// Show why one dry run needs more memory than another, by owner and source line
 ///
@@ -21,6 +25,7 @@ Examples:
   vramfit diff before.trace after.trace
   vramfit diff before.trace after.trace --html diff.html
   vramfit diff main.trace branch.trace --fail-above 100MiB --json -
+  vramfit diff --gpu h100-80g --python old/bin/python --python new/bin/python -- python train.py
 
 Exit codes:
   0  compared; with --fail-above: the increase is within the limit
@@ -29,11 +34,13 @@ Exit codes:
 ")]
 pub(crate) struct Args {
     /// Baseline trace, from `vramfit dryrun --trace FILE`
-    #[arg(value_name = "A")]
-    a: PathBuf,
+    #[arg(value_name = "A", required_unless_present = "python")]
+    a: Option<PathBuf>,
     /// Trace to compare with the baseline
-    #[arg(value_name = "B")]
-    b: PathBuf,
+    #[arg(value_name = "B", required_unless_present = "python")]
+    b: Option<PathBuf>,
+    #[command(flatten)]
+    runs: DryRunArgs,
     /// Exit with 1 if B needs more memory than A by more than this amount
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     fail_above: Option<Bytes>,
@@ -49,12 +56,23 @@ pub(crate) struct Args {
 }
 
 /// Runs `vramfit diff`.
-pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let json = args.json.target(args.force)?;
     let html = args.page.file(args.force)?;
 
+    let (made, traces);
+    let [a, b] = match (&args.a, &args.b) {
+        (Some(a), Some(b)) => {
+            traces = [a.clone(), b.clone()];
+            &traces
+        }
+        _ => {
+            made = args.runs.run(context, output)?;
+            &made.traces
+        }
+    };
     let load = |trace: &Path| load_until(trace, u64::MAX, output);
-    let difference = diff_runs(&load(&args.a)?, &load(&args.b)?);
+    let difference = diff_runs(&load(a)?, &load(b)?);
     let report = Report::from_diff(&difference);
     print_report(&report, args.text.full, &json, output)?;
     write_page(&report, html.as_deref(), args.force, output)?;
