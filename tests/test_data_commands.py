@@ -416,6 +416,7 @@ def test_statistics_are_those_of_chosen_rows(tmp_path):
         (one,) = json.loads(done.stdout)["datasets"].values()
         expected = compute_statistics(path, dataset, **options)[dataset]
         assert (one["rows"], one["mean"]) == (expected.rows, expected.mean.tolist())
-    for words in (["--rows", "5:3"], ["--split", "train"], ["--split", "train:0.5:0.1"]):
+    splits = ["train", "train:0.5:0.1", "train:tail:0.1", "tail:train:0.1", "train:0.1:tail:tail"]
+    for words in (["--rows", "5:3"], *(["--split", split] for split in splits)):
         done = run_vramfit("data", "stats", path, *words, code=2)
         assert "invalid value" in done.stderr

@@ -16,6 +16,7 @@ from vramfit.data import HDF5Source, Loader, Ragged
 from vramfit.errors import (
     FileChangedError,
     InvalidArgumentError,
+    InvalidFileError,
     UnsupportedFeatureError,
     VramfitError,
 )
@@ -276,3 +277,10 @@ def test_a_state_says_which_file_has_changed(tmp_path, count):
         Loader(paths, **options).restore(state)
     with pytest.raises(FileChangedError, match=f"there were {count} files, and there are 2 now"):
         Loader(paths[:2], **options).restore(state)
+    with pytest.raises(FileChangedError, match=f"is not .*there were {count} files.* is 1 now"):
+        Loader(paths[1], **options).restore(state)
+    one = Loader(paths[1], **options).state()
+    with pytest.raises(FileChangedError, match=r"are not .*the state is of one file, or of an"):
+        Loader(paths[1:3], **options).restore(one)
+    with pytest.raises(InvalidFileError, match="no such epoch"):
+        Loader(paths[1], **options).restore({**one, "epoch": 2**64 - 1})

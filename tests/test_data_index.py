@@ -1,5 +1,6 @@
 """The index of files that is kept from one run to the next."""
 
+import concurrent.futures
 import json
 import os
 import pickle
@@ -10,7 +11,7 @@ import pytest
 from data_files import COLUMNS, collect, encode, write_series, write_shards
 
 from vramfit.data import Groups, Loader, Ragged, Rows, Windows
-from vramfit.errors import FileChangedError, InvalidArgumentError, IoError, VramfitError
+from vramfit.errors import FileChangedError, InvalidArgumentError, IoError
 
 
 def age(folder):
@@ -90,28 +91,26 @@ def test_a_loader_reads_the_same_with_an_index(tmp_path, layout):
     assert not list(tmp_path.glob("files.index.*"))
 
 
-def damage(path):
-    """Overwrite a file's structure, with the size and the times that it had."""
-    was = path.stat()
-    with path.open("r+b") as file:
-        file.write(b"\0" * was.st_size)
-    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+def opened(folder):
+    """Return the names of the files of a folder that this process has open."""
+    paths = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    return sorted(os.path.basename(path) for path in paths if os.path.dirname(path) == str(folder))
 
 
 def test_files_that_have_not_changed_are_not_opened_to_begin(tmp_path):
     folder = tmp_path / "files"
-    total = write_shards(folder, [10] * 5)
+    total = write_shards(folder, [10] * 4)
     age(folder)
     options = {"path": folder, "datasets": "y", "batch_size": 5, "shuffle": False}
     index = tmp_path / "files.index"
-    Loader(**options, index=index)
-    damage(folder / "shard_3.h5")
-    with pytest.raises(VramfitError, match="shard_3"):
-        Loader(**options)
+    first = Loader(**options, index=index)
+    assert len(opened(folder)) == 4
+    del first
     loader = Loader(**options, index=index)
+    # What the first one has, the others must have.
+    assert opened(folder) == ["shard_0.h5"]
     assert loader.rows == total
-    with pytest.raises(VramfitError, match="shard_3"):
-        collect(loader)
+    assert collect(loader)["y"].tolist() == list(range(total))
     again = pickle.loads(pickle.dumps(Loader(**options, index=index)))
     assert again.rows == total
 
@@ -157,30 +156,129 @@ def test_an_index_is_of_its_options(tmp_path):
     assert index.read_text() == before
 
 
-def test_files_that_depend_on_others_are_opened_each_time(tmp_path):
+def kept(index):
+    """Return the names of the files that an index knows."""
+    (one,) = json.loads(index.read_text().split("\n")[1])
+    return sorted(os.path.basename(path) for path in one["files"])
+
+
+def write_virtual(path, source):
+    layout = h5py.VirtualLayout((10,), "i8")
+    layout[:5] = h5py.VirtualSource(source, "y", (10,))[:5]
+    with h5py.File(path, "w", libver="latest") as f:
+        f.create_virtual_dataset("y", layout, fillvalue=-1)
+
+
+def write_link(path, target):
+    with h5py.File(path, "w") as f:
+        f["y"] = np.arange(10)
+        f["other"] = h5py.ExternalLink(target, "y")
+
+
+# What a file has beside numbers of its own, and the dataset that is read.
+DEPENDENT = {
+    "virtual": (lambda path: write_virtual(path, "source.data"), "y"),
+    "virtual, without its source": (lambda path: write_virtual(path, "missing.data"), "y"),
+    "link": (lambda path: write_link(path, "source.data"), "other"),
+    "wildcard": (lambda path: write_link(path, "source.data"), "o*r"),
+    "wildcard, nowhere": (lambda path: write_link(path, "source.data"), "y*"),
+}
+
+
+@pytest.mark.parametrize("kind", DEPENDENT)
+def test_files_that_depend_on_others_are_opened_each_time(tmp_path, kind):
+    write_dependent, dataset = DEPENDENT[kind]
     folder = tmp_path / "files"
     write_shards(folder, [10] * 2)
+    for number in range(2):
+        with h5py.File(folder / f"shard_{number}.h5", "a") as f:
+            f["other"] = np.arange(10)
     with h5py.File(folder / "source.data", "w") as f:
         f["y"] = np.arange(10)
-    layout = h5py.VirtualLayout((10,), "i8")
-    layout[:] = h5py.VirtualSource("source.data", "y", (10,))
-    with h5py.File(folder / "shard_2.h5", "w") as f:
-        f.create_virtual_dataset("y", layout)
-    with h5py.File(folder / "shard_3.h5", "w") as f:
-        f["y"] = h5py.ExternalLink("source.data", "y")
+    write_dependent(folder / "shard_2.h5")
     age(folder)
-    options = {"path": folder, "datasets": "y", "batch_size": 5, "index": tmp_path / "i"}
+    options = {"path": folder, "datasets": dataset, "batch_size": 5, "shuffle": False}
+    index = tmp_path / "index"
+    expected = collect(Loader(**options))
     for _ in range(2):
-        assert Loader(**options).rows == 40
-    files = json.loads((tmp_path / "i").read_text())["files"]
-    assert sorted(os.path.basename(path) for path in files) == ["shard_0.h5", "shard_1.h5"]
+        loader = Loader(**options, index=index)
+        assert collect(loader)[dataset].tolist() == expected[dataset].tolist()
+        assert Loader(**options, index=index).state() == Loader(**options).state()
+        others = [] if kind != "wildcard, nowhere" else ["shard_2.h5"]
+        assert kept(index) == ["shard_0.h5", "shard_1.h5", *others]
+
+
+def test_what_the_first_file_decides_is_decided_anew(tmp_path):
+    """Whether a star is a wildcard, and what values become."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number in range(2):
+        with h5py.File(folder / f"{number}.h5", "w") as f:
+            f["x1"] = np.arange(3) + 100 * number
+            if number:
+                f["x*"] = np.arange(3) + 10
+    age(folder)
+    options = {"path": folder, "datasets": "x*", "batch_size": 3, "shuffle": False}
+    index = tmp_path / "index"
+    Loader(**options, index=index)
+    with h5py.File(folder / "0.h5", "w") as f:
+        f["x*"] = np.arange(3)
+    for _ in range(2):
+        age(folder)
+        found = collect(Loader(**options, index=index))["x*"]
+        assert found.tolist() == collect(Loader(**options))["x*"].tolist() == [0, 1, 2, 10, 11, 12]
+
+
+def test_changes_that_leave_size_and_time_are_noticed(tmp_path):
+    folder = tmp_path / "files"
+    write_shards(folder, [10] * 3)
+    age(folder)
+    options = {"path": folder, "datasets": "y", "batch_size": 3, "shuffle": False}
+    index = tmp_path / "index"
+    state = Loader(**options, index=index).state()
+    path = folder / "shard_1.h5"
+    was = path.stat()
+    with h5py.File(path, "r+") as f:
+        f["y"][:] = 7
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert path.stat().st_size == was.st_size
+    loader = Loader(**options, index=index)
+    assert collect(loader)["y"][10:20].tolist() == [7] * 10
+    with pytest.raises(FileChangedError, match="shard_1"):
+        Loader(**options, index=index).restore(state)
+
+
+def test_loaders_share_an_index(tmp_path):
+    """Those of other columns and other files, in several threads, which write it only once."""
+    for name in ("train", "test"):
+        write_shards(tmp_path / name, [10] * 3)
+        age(tmp_path / name)
+    index = tmp_path / "index"
+
+    def load(place):
+        dataset, folder = ("x", "y")[place % 2], ("train", "test")[place // 2 % 2]
+        loader = Loader(tmp_path / folder, dataset, batch_size=5, index=index)
+        return len(collect(loader)[dataset])
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(load, range(40))) == {30}
+    # Of two that write at the same time, one is lost.
+    for place in range(4):
+        load(place)
+    before = index.stat()
+    for place in range(8):
+        load(place)
+    assert index.stat() == before
+    sets = json.loads(index.read_text().split("\n")[1])
+    assert [len(one["files"]) for one in sets] == [6, 6]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "test", "train"]
 
 
 def test_what_is_no_index_is_left_alone(tmp_path):
     write_shards(tmp_path / "files", [10] * 2)
     age(tmp_path / "files")
     options = {"path": tmp_path / "files", "datasets": "y", "batch_size": 5}
-    for content in (b"", b"\x89HDF\r\n", b"{}", b"[1, 2]"):
+    for content in (b"\x89HDF\r\n", b"{}", b"[1, 2]"):
         (tmp_path / "other").write_bytes(content)
         with pytest.raises(InvalidArgumentError, match="is not an index of files"):
             Loader(**options, index=tmp_path / "other")
@@ -188,15 +286,16 @@ def test_what_is_no_index_is_left_alone(tmp_path):
     index = tmp_path / "index"
     Loader(**options, index=index)
     # Of another version, or damaged within: made anew.
-    damages = [('"vramfit_file_index":1', '"vramfit_file_index":99'), ('"length"', '"lenght"')]
-    for old, new in damages:
-        good = index.read_text()
-        index.write_text(good.replace(old, new))
+    good = index.read_text()
+    damaged = good.replace('"vramfit_file_index":1', '"vramfit_file_index":99')
+    for text in (damaged, good.replace("[10]", "[11]"), good[:-9], good + " ", ""):
+        assert text != good
+        index.write_text(text)
         assert Loader(**options, index=index).rows == 20
         assert index.read_text() == good
     with pytest.raises(IoError, match="cannot write the index"):
         Loader(**options, index=tmp_path / "nowhere" / "index")
     with pytest.raises(InvalidArgumentError, match="`index` is 3"):
         Loader(**options, index=3)
-    with pytest.raises(InvalidArgumentError, match="not kept of ragged samples"):
+    with pytest.raises(InvalidArgumentError, match="not kept where samples or series have bounds"):
         Loader(tmp_path / "files", "x", samples=Ragged("y"), batch_size=2, index=index)

@@ -265,13 +265,25 @@ def test_a_fill_value_that_is_no_number_packs_nothing(tmp_path):
         assert "packed" not in done.stdout + done.stderr
 
 
+def test_a_scale_that_is_no_number_is_named(tmp_path):
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["x"] = np.arange(30, dtype="f4").reshape(15, 2)
+        f["x"].attrs["scale_factor"] = np.float32("nan")
+    assert "`scale_factor`" in run_vramfit("data", "inspect", tmp_path / "f.h5").stdout
+
+
 def test_training_on_packed_values_is_warned_about(packed, tmp_path):
     path, _, values = packed
     with h5py.File(path, "a") as f:
         f["y"] = values[:, 0].astype("f4")
+        f["label"] = np.arange(len(values)) % 3
+        f["label"].attrs["_FillValue"] = -1
     config = tmp_path / "train.toml"
     config.write_text(f'[data]\npath = "{path}"\ninputs = "x"\ntargets = "y"\nbatch_size = 4\n')
     done = run_vramfit("train", config, "--set", "model.kind=mlp", "--check")
     said = " ".join(done.stdout.split())
     assert "warning `x` has the attributes `scale_factor`, `add_offset`, `_FillValue`" in said
     assert "`y` has" not in said
+    words = ["--set", "model.kind=mlp", "--set", "data.targets=label", "--check"]
+    said = " ".join(run_vramfit("train", config, *words).stdout.split())
+    assert "`label` has the attribute `_FillValue`, for missing values: these are integers" in said

@@ -216,10 +216,13 @@ def test_bounds_of_windows_that_are_none(tmp_path):
         ("tokens", Ragged(ends="real"), "is float64, and ends are integers"),
         ("tokens", Ragged(ends="nowhere"), "no `nowhere`"),
         (["tokens", "other"], Ragged(ends="ends"), "must have the same number of rows"),
+        ("tokens", Ragged(lengths="other"), "has 7 rows, but its samples have 36"),
     ]
     for datasets, within, message in wrong:
         with pytest.raises(InvalidArgumentError, match=message):
             Loader(path, datasets, samples=Windows(2, within=within), batch_size=2)
+    with pytest.raises(InvalidArgumentError, match="needs 9, and the longest series has 4"):
+        Loader(path, "tokens", samples=Windows(9, within=Ragged("offsets")), batch_size=2)
     for make, message in (
         (lambda: Ragged(), "needs one of"),
         (lambda: Ragged("offsets", ends="ends"), "needs one of"),

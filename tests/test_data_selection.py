@@ -126,6 +126,8 @@ def listed(tmp_path):
         f["y"] = np.arange(20)
         f["mask/fixed"] = np.array(["demo_3", "demo_1"], "S")
         f["mask/text"] = ["demo_3", "demo_1"]
+        f["mask/numbers"] = [3, 1]
+        f["mask/one"] = "demo_1"
         f["numbers"] = chosen
         f["column"] = chosen[:, None].astype("u1")
         f["matlab"] = chosen[None]
@@ -143,6 +145,18 @@ def test_groups_are_named_by_a_dataset(listed, name):
     with h5py.File(listed) as f:
         loader = Loader(listed, COLUMNS, groups=f[name], batch_size=4)
     assert pickle.loads(pickle.dumps(loader)).rows == 10
+
+
+def test_one_group_may_be_a_single_value(listed):
+    with h5py.File(listed) as f:
+        for groups in ("demo_1", np.array("demo_1"), f["mask/one"]):
+            assert Loader(listed, COLUMNS, groups=groups, batch_size=4).rows == 4
+
+
+def test_row_numbers_are_not_unpacked(listed):
+    with h5py.File(listed, "a") as f:
+        f["numbers"].attrs["scale_factor"] = 0.5
+    assert Loader(listed, "y", rows="numbers", batch_size=2, unpack=True).rows == 3
 
 
 @pytest.mark.parametrize("name", ["numbers", "column", "matlab", "flags", "bits"])
@@ -174,6 +188,9 @@ def test_datasets_that_do_not_say_what_to_read(listed, tmp_path):
         (listed, "y", {"rows": "data/demo_0/action"}, "with rows of shape"),
         (listed, COLUMNS, {"groups": "mask/nowhere"}, "no `mask/nowhere`"),
         (listed, COLUMNS, {"groups": "data/demo_0/obs"}, "neither text nor bytes"),
+        (listed, COLUMNS, {"groups": "mask/numbers"}, "`groups` needs a dataset of text"),
+        (listed, "y", {"rows": "mask/text"}, "`rows` needs a dataset of numbers"),
+        (listed, COLUMNS, {"groups": np.array("demo_9")}, "no group `demo_9`"),
         (listed, COLUMNS, {"groups": "mask/fixed", "rows": "flags"}, "were given"),
     ]
     for path, datasets, options, message in wrong:

@@ -131,6 +131,7 @@ def test_inspect_refuses_it_too(tmp_path):
     assert "h5clear -s" in done.stderr
     done = run_vramfit("data", "inspect", path, "--allow-unclosed")
     assert "/ [not-closed]: " in done.stdout
+    assert "cannot be streamed" not in done.stdout
     done = run_vramfit("data", "stats", path, "--allow-unclosed")
     assert "/x: 64 rows" in done.stdout
     assert "warning: " in done.stderr

@@ -26,13 +26,14 @@ def as_integer(name: str, number: Any) -> int:
 def as_array(values: Any) -> Any:
     """Return what is no array of NumPy but can be made one, such as a dataset of h5py, as an array.
 
-    It can then be pickled, and used where there is no JAX.
+    It can then be pickled, and used where there is no JAX. A single value is itself.
     """
     if not hasattr(values, "__array__"):
         return values
     import numpy as np
 
-    return np.asarray(values)
+    array = np.asarray(values)
+    return array[()] if array.ndim == 0 else array
 
 
 def check_counts(**numbers: int) -> None:

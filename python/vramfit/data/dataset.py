@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vramfit._native import RowReader
 from vramfit.data.checks import check_path
 from vramfit.data.samples import Rows, plan_columns
-from vramfit.errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,16 +65,25 @@ class DatasetArgument:
         self._path = path
         (column,) = plan_columns({name: path}, Rows(), None)
         # Not a loader: that would need a budget of its own, and all numbers are in memory.
-        self._reader = RowReader(
-            files.paths,
-            [column.to_native(kind, is_bytes=is_text)],
-            Rows()._to_json(),
-            trim=False,
-            cache=files.memory,
-            floats=None,
-            unpack=files.unpack and not is_text,
-            allow_unclosed=files.allow_unclosed,
-        )
+        try:
+            self._reader = RowReader(
+                files.paths,
+                [column.to_native(kind, is_bytes=is_text)],
+                Rows()._to_json(),
+                trim=False,
+                cache=files.memory,
+                floats=None,
+                # Numbers of rows, and masks, are what they are.
+                unpack=files.unpack and kind is not None,
+                allow_unclosed=files.allow_unclosed,
+            )
+        except (InvalidArgumentError, UnsupportedFeatureError) as error:
+            if "decode" not in (error.hint or ""):
+                raise
+            what = "text" if is_text else "numbers"
+            raise InvalidArgumentError(
+                error.message, hint=f"`{name}` needs a dataset of {what}"
+            ) from None
 
     def read_numbers(self) -> Array:
         """Return the numbers of a dataset of shape (n,), (n, 1) or, in one file, (1, n)."""

@@ -21,16 +21,22 @@ pub(crate) struct ObjectFinder {
     container: Container,
     /// The members of the groups that paths led through, by the group's address.
     members: HashMap<u64, Arc<[Link]>>,
+    has_left_file: bool,
 }
 
 impl ObjectFinder {
     pub(crate) fn new(container: &Container) -> ObjectFinder {
-        ObjectFinder { container: container.clone(), members: HashMap::new() }
+        ObjectFinder { container: container.clone(), members: HashMap::new(), has_left_file: false }
     }
 
     /// Returns the file.
     pub(crate) fn container(&self) -> &Container {
         &self.container
+    }
+
+    /// Whether a path led through an external link, to a file that there is or not.
+    pub(crate) fn has_left_file(&self) -> bool {
+        self.has_left_file
     }
 
     /// Returns the header of the object at a path, and the file it is in.
@@ -73,6 +79,7 @@ impl ObjectFinder {
                     open.extend(names(to));
                 }
                 Target::External { file, path } => {
+                    self.has_left_file = true;
                     container = open_sibling(&container, file)?;
                     is_own = false;
                     here = container.root;

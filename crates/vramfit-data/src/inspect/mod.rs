@@ -152,7 +152,8 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
         entries.push(entry);
     }
     let alike = alike::find_alike(&entries);
-    let streaming = plan::plan(path, &entries, &readable, &alike, options.budget);
+    let streaming =
+        plan::plan(path, &entries, &readable, &alike, (options.budget, options.allow_unclosed));
     let mut findings = findings::find_all(&entries, &readable);
     findings.extend(last_axis::find(&entries, &readable));
     for open in &readable {

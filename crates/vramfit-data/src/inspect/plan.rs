@@ -115,7 +115,7 @@ pub(super) fn plan(
     entries: &[Entry],
     readable: &[OpenDataset],
     alike: &[AlikeMembers],
-    budget: Bytes,
+    (budget, allow_unclosed): (Bytes, bool),
 ) -> Option<StreamingPlan> {
     let groups = groups(readable);
     let group = groups.first()?;
@@ -133,9 +133,9 @@ pub(super) fn plan(
         group.len() > 1 && is_hidden(group, alike) || plan.memory_bytes > single.memory_bytes
     });
     // A pattern may match what is not alike, which cannot be streamed with the others.
-    let with_patterns =
-        largest.map(|plan| open_plan(path, plan, budget)).filter(StreamingPlan::is_possible);
-    Some(with_patterns.unwrap_or_else(|| open_plan(path, single, budget)))
+    let open = |plan| open_plan(path, plan, budget, allow_unclosed);
+    let with_patterns = largest.map(open).filter(StreamingPlan::is_possible);
+    Some(with_patterns.unwrap_or_else(|| open(single)))
 }
 
 impl StreamingPlan {
@@ -145,10 +145,16 @@ impl StreamingPlan {
 }
 
 /// Completes a plan with how a loader of its datasets would read them.
-fn open_plan(path: &Path, mut plan: StreamingPlan, budget: Bytes) -> StreamingPlan {
+fn open_plan(
+    path: &Path,
+    mut plan: StreamingPlan,
+    budget: Bytes,
+    allow_unclosed: bool,
+) -> StreamingPlan {
     plan.budget_bytes = budget;
     let options = LoaderOptions {
         budget,
+        allow_unclosed,
         ..LoaderOptions::new(path, plan.datasets.iter().map(String::as_str))
     };
     match Loader::open(options) {

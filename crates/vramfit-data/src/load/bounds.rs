@@ -9,13 +9,15 @@ use super::options::LoaderOptions;
 use crate::hdf5::Scalar;
 use crate::hdf5::object::ObjectFinder;
 use crate::read::{Dataset, RowOptions, RowReader};
-use crate::sample::RaggedBounds;
+use crate::sample::{RaggedBounds, SampleOptions};
 use crate::splitmix::MixKey;
 
 /// The bounds of ragged samples or series, as they are read segment by segment.
 #[derive(Debug)]
 pub(super) struct Bounds {
     source: Option<RaggedBounds>,
+    /// Whether they are those of samples, and not of the series of windows.
+    has_samples: bool,
     /// Those of each segment, counted from its first row, one after the other.
     pub(super) bounds: Vec<u64>,
     /// How many samples each segment has.
@@ -25,7 +27,8 @@ pub(super) struct Bounds {
 impl Bounds {
     pub(super) fn new(options: &LoaderOptions) -> Bounds {
         let source = options.samples.bounds().cloned();
-        Bounds { source, bounds: Vec::new(), samples: Vec::new() }
+        let has_samples = matches!(options.samples, SampleOptions::Ragged { .. });
+        Bounds { source, has_samples, bounds: Vec::new(), samples: Vec::new() }
     }
 
     /// Reads the bounds of a segment, if samples are ragged, and returns the dataset that has them.
@@ -137,10 +140,15 @@ impl Bounds {
         let (what, hint) = match last.cmp(&rows) {
             Ordering::Greater => (
                 format!("`{path}` has {rows} rows, but its samples have {last}"),
-                format!(
-                    "the last {noun} is the number of rows; datasets with one row for each sample are listed: \
-                     `Ragged(..., per_sample=[\"{path}\"])`"
-                ),
+                match is_lengths {
+                    true => "lengths add up to the number of rows".to_owned(),
+                    false => format!("the last {noun} is the number of rows"),
+                } + &match self.has_samples {
+                    true => format!(
+                        "; datasets with one row for each sample are listed: `Ragged(..., per_sample=[\"{path}\"])`"
+                    ),
+                    false => String::new(),
+                },
             ),
             Ordering::Less if is_lengths => (
                 format!(

@@ -134,6 +134,13 @@ impl Column {
         }
         let place = || format!("`{path}` of `{}`", file.source().path().display());
         self.ensure_alike(rows.rows(), &stored_as, &place)?;
+        if rows.row_bytes() != self.row_bytes {
+            let (bytes, first) = (rows.row_bytes(), self.row_bytes);
+            return Err(refusal(format!(
+                "{} has elements of {bytes} bytes, and those before it have {first}",
+                place()
+            )));
+        }
         if rows.row_bytes() == 0 {
             return Err(refusal(format!("the rows of dataset `{path}` have no elements")));
         }

@@ -34,6 +34,11 @@ impl FileContents {
         FileContents { main_files, known, hashes: OnceLock::new() }
     }
 
+    /// Returns how many files the options name.
+    pub(super) fn main_files(&self) -> usize {
+        self.main_files
+    }
+
     /// Returns a hash of the content of all files; none when they cannot be read or have changed.
     pub(super) fn hash(&self, segments: &Segments) -> Option<u64> {
         Some(self.hashes(segments)?.all)
@@ -58,24 +63,34 @@ impl FileContents {
         were: Option<&FileDigests>,
         error: Error,
     ) -> Error {
-        let (Some(were), Some(now)) = (were, self.digests(segments)) else {
-            return error;
-        };
+        let now = self.digests(segments);
         let name = |number: usize| {
             let file = segments.files().nth(number);
             file.map(|(path, _)| path.display().to_string()).unwrap_or_default()
         };
-        let which = match were.first_difference(now) {
-            None if were.count() == now.count() => return error,
-            None => format!("there were {} files, and there are {} now", were.count(), now.count()),
-            Some(files) if files.len() == 1 => {
-                format!("the first that differs is `{}`", name(files.start))
+        let which = match (were, now) {
+            (None, None) => return error,
+            (None, Some(now)) => {
+                format!(
+                    "the state is of one file, or of an earlier version, and there are {} now",
+                    now.count()
+                )
             }
-            Some(files) => format!(
-                "the first that differs is one of `{}` to `{}`",
-                name(files.start),
-                name(files.end - 1)
-            ),
+            (Some(were), None) => format!("there were {} files, and there is 1 now", were.count()),
+            (Some(were), Some(now)) if were.count() != now.count() => {
+                format!("there were {} files, and there are {} now", were.count(), now.count())
+            }
+            (Some(were), Some(now)) => match were.first_difference(now) {
+                None => return error,
+                Some(files) if files.len() == 1 => {
+                    format!("the first that differs is `{}`", name(files.start))
+                }
+                Some(files) => format!(
+                    "the first that differs is one of `{}` to `{}`",
+                    name(files.start),
+                    name(files.end - 1)
+                ),
+            },
         };
         let hint = error.hint_text().unwrap_or_default().to_owned();
         Error::new(error.kind(), format!("{}; {which}", error.message())).hint(hint)

@@ -1,63 +1,29 @@
 //! What is kept of files from one run to the next, so that those that have not changed are not opened to begin.
 //!
-//! Only what a file itself decides is kept: a file with virtual datasets or external links, one that was not closed, one
-//! to which a program appends and one that was just written are opened each time.
+//! Only what a file itself decides is kept: a file with virtual datasets, one in which a path leads through an external
+//! link, one that was not closed, one to which a program appends and one that was just written are opened each time.
+//! When rows of a file are first read, it is compared with what the index says.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
 use vramfit_base::{Error, Result};
 
 use super::column::Column;
 use super::file_contents::sampled_bytes;
+use super::index_file::{self, FileSet, StoredFile};
 use super::options::LoaderOptions;
-use super::segments::Segment;
-use super::segments_builder::{FileStructure, SegmentsBuilder};
-use super::storage::ColumnStorage;
+use super::segments_builder::SegmentsBuilder;
 use crate::digest::digest;
-use crate::hdf5::Container;
-use crate::source::{FileFingerprint, sample_digest};
+use crate::hdf5::object::ObjectFinder;
+use crate::source::{FileFingerprint, FileIdentity, sample_digest};
 
 /// File systems have times of at least this resolution.
 const TIME_RESOLUTION: Duration = Duration::from_secs(2);
-
-/// The version of the format. Files of others are made anew.
-const SCHEMA: u32 = 1;
-
-/// The file of an index.
-#[derive(Debug, Serialize, Deserialize)]
-struct StoredIndex {
-    /// What the file is.
-    vramfit_file_index: u32,
-    /// A hash of what decides how files are read.
-    options: u64,
-    /// The type of each column in the file, and the shape of its rows.
-    columns: Vec<(String, Vec<u64>)>,
-    files: BTreeMap<String, StoredFile>,
-}
-
-/// A file as it was when it was opened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct StoredFile {
-    length: u64,
-    modified_ns: i64,
-    inode: u64,
-    /// A hash of its content.
-    content: u64,
-    structure: FileStructure,
-    storage: Vec<ColumnStorage>,
-    segments: Vec<StoredSegment>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct StoredSegment {
-    names: Vec<String>,
-    series: Option<u64>,
-    lengths: Vec<u64>,
-    addresses: Vec<u64>,
-}
+/// Files of a set that this run does not read are kept up to this many for each one that it does, and some.
+const MAX_OTHERS: usize = 4;
+const MIN_OTHERS: usize = 10_000;
 
 /// The index of a loader.
 #[derive(Debug)]
@@ -66,12 +32,15 @@ pub(super) struct FileIndex {
     options: u64,
     /// How many bytes of each file are hashed.
     sampled_bytes: u64,
-    known: Option<StoredIndex>,
-    /// What this run found, with the hash of the content of each file of the options, if it is kept.
+    /// What the file has, but the set of this loader, once it is known which that is.
+    sets: Vec<FileSet>,
+    known: FileSet,
+    /// What this run found.
     found: BTreeMap<String, StoredFile>,
+    /// The hash of the content of each file of the options, if it is kept.
     contents: Vec<Option<u64>>,
-    columns: Vec<(String, Vec<u64>)>,
-    is_changed: bool,
+    /// Files that are known, and not as they are.
+    changed: Vec<String>,
 }
 
 impl FileIndex {
@@ -85,43 +54,35 @@ impl FileIndex {
         };
         if let Some(bounds) = options.samples.bounds() {
             return Err(Error::invalid_argument(format!(
-                "an index is not kept of ragged samples: their {}s are read from every file",
+                "an index is not kept where samples or series have bounds: the {}s are read from every file",
                 bounds.noun()
             ))
             .hint("leave `index` out"));
         }
-        let own = digest(
-            format!(
-                "{:?} {:?} {:?} {:?} {} {files}",
-                options.columns,
-                options.samples.has_series_in_rows(),
-                (options.unpack, options.narrow),
-                options.float_type,
-                env!("CARGO_PKG_VERSION"),
-            )
-            .as_bytes(),
+        let how = format!(
+            "{:?} {:?} {:?} {:?} {}",
+            options.columns,
+            options.samples.has_series_in_rows(),
+            (options.unpack, options.narrow),
+            options.float_type,
+            env!("CARGO_PKG_VERSION"),
         );
-        let known = match std::fs::read(path) {
-            Ok(bytes) => Some(parse(path, &bytes)?),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(vramfit_base::files::cannot_read(path, error)),
-        };
         Ok(Some(FileIndex {
             path: path.clone(),
-            options: own,
+            options: digest(how.as_bytes()),
             sampled_bytes: sampled_bytes(files),
-            known: known.flatten().filter(|known| known.options == own),
+            sets: index_file::read(path)?,
+            known: FileSet::default(),
             found: BTreeMap::new(),
             contents: Vec::new(),
-            columns: Vec::new(),
-            is_changed: false,
+            changed: Vec::new(),
         }))
     }
 
     /// Adds a file to the columns as it is known, and returns whether it is and has not changed since.
     ///
     /// # Errors
-    /// `io` when the working directory is not known.
+    /// `io` when it cannot be asked for.
     pub(super) fn find(
         &mut self,
         number: usize,
@@ -130,23 +91,24 @@ impl FileIndex {
     ) -> Result<bool> {
         let (path, print) = builder.file(number);
         let name = name(path)?;
-        let known = self.known.as_ref().filter(|known| known.columns == self.columns);
-        let known = known.and_then(|known| known.files.get(&name));
-        let Some(file) = known.filter(|file| file.is_of(print) && file.is_of_columns(columns))
-        else {
+        let Some(file) = self.known.files.get(&name) else {
             return Ok(false);
         };
+        let is_same = file.identity.is_of(print) && file.identity == FileIdentity::of(path)?;
+        if !is_same || !file.is_of_columns(columns.len()) {
+            return Ok(false);
+        }
         for (column, storage) in columns.iter_mut().zip(&file.storage) {
             column.add_known(*storage);
         }
-        let segments = file.segments.iter().map(|segment| segment.to_segment(number));
-        builder.add_known(file.structure, segments.collect());
-        self.contents.push(Some(file.content));
+        builder.add_known(file.structure, file.segments(number));
+        let is_sampled_so = file.sampled_bytes == self.sampled_bytes;
+        self.contents.push(is_sampled_so.then_some(file.content));
         self.found.insert(name, file.clone());
         Ok(true)
     }
 
-    /// Adds a file that was opened, before it is ended.
+    /// Adds a file that was opened, before it is ended. `pattern` is the path whose wildcards say which groups there are.
     ///
     /// # Errors
     /// `io` when it cannot be read.
@@ -154,36 +116,50 @@ impl FileIndex {
         &mut self,
         builder: &SegmentsBuilder,
         columns: &[Column],
-        container: &Container,
+        finder: &ObjectFinder,
+        pattern: Option<&str>,
     ) -> Result<()> {
         let number = self.contents.len();
         if number == 0 {
-            let types = columns.iter();
-            self.columns = types
-                .map(|column| (column.stored_as().to_owned(), column.row_shape().to_vec()))
-                .collect();
+            self.choose_set(columns, pattern);
         }
         let (path, print) = builder.file(number);
         let name = name(path)?;
-        let known = self.known.as_ref().and_then(|known| known.files.get(&name));
-        self.is_changed |= known.is_none_or(|known| !known.is_of(print));
-        let is_kept = container.unclosed().is_none() && builder.is_plain(number);
-        if !is_kept || was_just_written(print) {
+        let is_own = finder.container().unclosed().is_none()
+            && !finder.has_left_file()
+            && builder.is_plain(number);
+        let identity = FileIdentity::of(path)?;
+        if !is_own || was_just_written(print) || !identity.is_of(print) {
             self.contents.push(None);
+            self.changed.push(name);
             return Ok(());
         }
-        let file = StoredFile {
-            length: print.length,
-            modified_ns: print.modified_ns as i64,
-            inode: print.inode,
-            content: sample_digest(path, self.sampled_bytes)?,
-            structure: builder.file_structure(),
-            storage: columns.iter().map(Column::file_storage).collect(),
-            segments: builder.segments_of(number).iter().map(StoredSegment::of).collect(),
-        };
-        self.contents.push(Some(file.content));
+        let content = sample_digest(path, self.sampled_bytes)?;
+        let storage = columns.iter().map(Column::file_storage).collect();
+        let file = StoredFile::new(
+            identity,
+            (content, self.sampled_bytes),
+            builder.file_structure(),
+            storage,
+            builder.segments_of(number),
+        );
+        self.contents.push(Some(content));
         self.found.insert(name, file);
         Ok(())
+    }
+
+    /// Takes the set of files that were read as this loader reads them.
+    fn choose_set(&mut self, columns: &[Column], pattern: Option<&str>) {
+        let first: Vec<_> = columns
+            .iter()
+            .map(|column| (column.stored_as(), column.row_shape(), column.scalar().name()))
+            .collect();
+        let first = format!("{pattern:?} {first:?}");
+        let is_own = |set: &FileSet| set.options == self.options && set.first == first;
+        self.known = match self.sets.iter().position(is_own) {
+            Some(place) => self.sets.remove(place),
+            None => FileSet { options: self.options, first, ..FileSet::default() },
+        };
     }
 
     /// Returns the hash of the content of each file of the options, if it is known.
@@ -194,68 +170,19 @@ impl FileIndex {
     /// Writes the index, if it is not what its file has.
     ///
     /// # Errors
-    /// `io` when it cannot be written.
-    pub(super) fn save(self) -> Result<()> {
-        let is_same = self.known.as_ref().is_some_and(|known| known.columns == self.columns);
-        if is_same && !self.is_changed {
+    /// `io` when there is no such file, and it cannot be written.
+    pub(super) fn save(mut self) -> Result<()> {
+        let mut files = self.known.files.clone();
+        self.changed.iter().for_each(|name| drop(files.remove(name)));
+        if files.len() > MIN_OTHERS + MAX_OTHERS * self.found.len() {
+            files.clear();
+        }
+        files.extend(self.found);
+        if files == self.known.files {
             return Ok(());
         }
-        let stored = StoredIndex {
-            vramfit_file_index: SCHEMA,
-            options: self.options,
-            columns: self.columns,
-            files: self.found,
-        };
-        let failed = |error: std::io::Error| {
-            Error::io(format!("cannot write the index `{}`", self.path.display())).cause(error)
-        };
-        // Another process may read or write it at the same time.
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        let temporary = self.path.with_file_name(name);
-        let text = serde_json::to_vec(&stored).map_err(std::io::Error::from).map_err(failed)?;
-        let written =
-            std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &self.path));
-        written.inspect_err(|_| drop(std::fs::remove_file(&temporary))).map_err(failed)
-    }
-}
-
-impl StoredFile {
-    /// Whether the file has not changed since.
-    fn is_of(&self, print: &FileFingerprint) -> bool {
-        (self.length, self.modified_ns, self.inode)
-            == (print.length, print.modified_ns as i64, print.inode)
-    }
-
-    /// Whether it has as many columns everywhere as there are.
-    fn is_of_columns(&self, columns: &[Column]) -> bool {
-        let count = columns.len();
-        self.storage.len() == count
-            && !self.segments.is_empty()
-            && (self.segments.iter())
-                .all(|segment| segment.lengths.len() == count && segment.addresses.len() == count)
-    }
-}
-
-impl StoredSegment {
-    fn of(segment: &Segment) -> StoredSegment {
-        StoredSegment {
-            names: segment.names.to_vec(),
-            series: segment.series,
-            lengths: segment.lengths.to_vec(),
-            addresses: segment.addresses.iter().flatten().copied().collect(),
-        }
-    }
-
-    fn to_segment(&self, file: usize) -> Segment {
-        Segment {
-            file: file as u32,
-            names: self.names.clone().into(),
-            series: self.series,
-            lengths: self.lengths.clone().into(),
-            addresses: self.addresses.iter().map(|address| Some(*address)).collect(),
-            other_files: Box::default(),
-        }
+        self.sets.push(FileSet { files, ..self.known });
+        index_file::write(&self.path, &self.sets)
     }
 }
 
@@ -265,30 +192,135 @@ fn was_just_written(print: &FileFingerprint) -> bool {
     print.modified_ns + TIME_RESOLUTION.as_nanos() as i128 > now.as_nanos() as i128
 }
 
-/// Reads an index; `None` where it is of another version.
-///
-/// # Errors
-/// `invalid-argument` when the file is something else, which is not overwritten.
-fn parse(path: &Path, bytes: &[u8]) -> Result<Option<StoredIndex>> {
-    #[derive(Deserialize)]
-    struct Header {
-        vramfit_file_index: u32,
-    }
-    let header: Header = serde_json::from_slice(bytes).map_err(|error| {
-        Error::invalid_argument(format!("`{}` is not an index of files", path.display()))
-            .cause(error)
-            .hint("name a file that does not exist, or delete this one: it is made anew")
-    })?;
-    if header.vramfit_file_index != SCHEMA {
-        return Ok(None);
-    }
-    Ok(serde_json::from_slice(bytes).ok())
-}
-
 /// Returns the name of a file that is the same in every working directory.
 fn name(path: &Path) -> Result<String> {
     let absolute = std::path::absolute(path).map_err(|error| {
         Error::io(format!("the absolute path of `{}` is not known", path.display())).cause(error)
     })?;
     Ok(absolute.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use serde_json::Value;
+    use vramfit_base::{Bytes, ErrorKind};
+
+    use super::*;
+    use crate::load::columns::Columns;
+    use crate::load::segments::TouchedFiles;
+    use crate::write::{Content, Dataset, Number, Storage, WriteOptions, WriteTask, write};
+
+    /// Writes three files of eight rows, older than the resolution of times, whose rows say which they are.
+    fn write_files(folder: &Path) -> Vec<PathBuf> {
+        let write_file = |number: u64| {
+            let path = folder.join(format!("{number}.h5"));
+            let dataset = |name| Dataset::new(name, Number::I64, vec![8], Storage::Contiguous);
+            let content =
+                Content { datasets: vec![dataset("x"), dataset("y")], ..Content::default() };
+            let source = |rows: Range<u64>, out: &mut [Vec<u8>]| {
+                for row in rows {
+                    out[0].extend((100 * number + row).to_le_bytes());
+                    out[1].extend((100 * number + row + 50).to_le_bytes());
+                }
+                Ok(())
+            };
+            let options = WriteOptions { force: true, resume: false, sync_every: Bytes(1 << 20) };
+            let (purpose, threads, expected) = ("a test", 1, Bytes(0));
+            let task = WriteTask { path: &path, content, purpose, options, threads, expected };
+            write(task, &source, &mut |_| ()).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30)).unwrap();
+            path
+        };
+        (0..3).map(write_file).collect()
+    }
+
+    /// Opens the files and reads all rows of `x`.
+    fn read(files: &[PathBuf], index: Option<&Path>) -> Result<Vec<u64>> {
+        let options = LoaderOptions {
+            files: files.to_vec(),
+            index: index.map(Path::to_owned),
+            ..LoaderOptions::new("", ["x", "y"])
+        };
+        let columns = Columns::open(&options)?;
+        let mut bytes = vec![0; 8 * columns.len() as usize];
+        let rows = std::iter::once(0..columns.len()).collect();
+        columns.read(0, &rows, &mut bytes, &mut TouchedFiles::new())?;
+        Ok(bytes.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number)).collect())
+    }
+
+    /// Changes what the index says of the second file, as nobody does who cannot compute the hash.
+    fn edit(index: &Path, change: impl FnOnce(&mut Value)) {
+        let text = std::fs::read_to_string(index).unwrap();
+        let (_, sets) = text.split_once('\n').unwrap();
+        let mut sets: Value = serde_json::from_str(sets).unwrap();
+        let files = sets[0]["files"].as_object_mut().unwrap();
+        let name = files.keys().find(|name| name.ends_with("1.h5")).unwrap().clone();
+        change(&mut files[&name]);
+        let sets = sets.to_string();
+        let hash = digest(sets.as_bytes());
+        let header = format!("{{\"vramfit_file_index\":1,\"digest\":{hash}}}");
+        std::fs::write(index, format!("{header}\n{sets}")).unwrap();
+    }
+
+    #[test]
+    fn what_an_index_says_is_compared_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = write_files(folder.path());
+        let index = folder.path().join("index");
+        let expected = read(&files, None).unwrap();
+        assert_eq!(expected.len(), 24);
+        assert_eq!(read(&files, Some(&index)).unwrap(), expected);
+        let good = std::fs::read(&index).unwrap();
+        let changes: [fn(&mut Value); 5] = [
+            |file| file["segments"][0]["lengths"] = [7, 7].into(),
+            |file| file["segments"][0]["lengths"] = [9, 9].into(),
+            |file| file["segments"][0]["addresses"].as_array_mut().unwrap().swap(0, 1),
+            |file| file["segments"][0]["addresses"] = [1_u64 << 40, 1 << 40].into(),
+            |file| file["segments"][0]["addresses"] = [0, 0].into(),
+        ];
+        for change in changes {
+            std::fs::write(&index, &good).unwrap();
+            edit(&index, change);
+            let error = read(&files, Some(&index)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::FileChanged, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_no_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = write_files(folder.path());
+        let index = folder.path().join("index");
+        let expected = read(&files, Some(&index)).unwrap();
+        let good = std::fs::read(&index).unwrap();
+        let changes: [fn(&mut Value); 8] = [
+            |file| file["segments"][0]["lengths"] = [u64::MAX, u64::MAX].into(),
+            |file| file["segments"][0]["lengths"] = [8].into(),
+            |file| file["segments"][0]["addresses"] = Value::Null,
+            |file| file["segments"] = Value::Array(Vec::new()),
+            |file| file["structure"]["chunks"] = u64::MAX.into(),
+            |file| file["storage"][0]["stored_bytes"] = u64::MAX.into(),
+            |file| file["storage"][1]["row_scratch"] = u64::MAX.into(),
+            |file| file["identity"]["changed_ns"] = 0.into(),
+        ];
+        for change in changes {
+            std::fs::write(&index, &good).unwrap();
+            edit(&index, change);
+            assert_eq!(read(&files, Some(&index)).unwrap(), expected);
+            assert_eq!(std::fs::read(&index).unwrap(), good, "it is made anew");
+        }
+        // Damage is noticed by the hash.
+        for place in [0, good.len() / 2, good.len() - 1] {
+            let mut damaged = good.clone();
+            damaged[place] ^= 1;
+            std::fs::write(&index, &damaged).unwrap();
+            match read(&files, Some(&index)) {
+                Ok(found) => assert_eq!(found, expected),
+                Err(error) => assert_eq!((error.kind(), place), (ErrorKind::InvalidArgument, 0)),
+            }
+        }
+    }
 }

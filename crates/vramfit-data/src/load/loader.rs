@@ -342,7 +342,7 @@ impl Loader {
         let file = self.columns.fingerprint;
         let (contents, segments) = (&self.columns.contents, self.columns.segments());
         let matched = state
-            .ensure_matches(&path, &file, || contents.hash(segments))
+            .ensure_matches(&path, contents.main_files() > 1, &file, || contents.hash(segments))
             .map_err(|error| contents.name_changed(segments, state.files.as_ref(), error));
         let note = match matched {
             Err(error) if force => Some(error.message().to_owned()),

@@ -55,7 +55,7 @@ impl OpenedFiles {
             all.add_file(number, &mut finder, pattern, options)
                 .map_err(|error| if files.len() > 1 { in_file(error, file) } else { error })?;
             if let Some(index) = &mut all.index {
-                index.add(&all.builder, &all.columns, &container)?;
+                index.add(&all.builder, &all.columns, &finder, pattern)?;
             }
             all.builder.end_file();
             all.columns.iter_mut().for_each(Column::end_file);

@@ -134,8 +134,11 @@ pub(crate) fn packing_attributes(dataset: &Dataset) -> Vec<&'static str> {
         Value::Integer(_) => false,
         Value::Real(number) => number.is_nan(),
     };
+    let is_fill_value = |name: &str| matches!(name, "_FillValue" | "missing_value");
     let says_something = |name: &&str| match attribute::find(&header, name) {
-        Ok(Some(AttributeValue::Numbers(numbers))) => !numbers.iter().all(is_nan),
+        Ok(Some(AttributeValue::Numbers(numbers))) if is_fill_value(name) => {
+            !numbers.iter().all(is_nan)
+        }
         _ => true,
     };
     PACKING_ATTRIBUTES.into_iter().filter(is_there).filter(says_something).collect()

@@ -88,7 +88,7 @@ pub(super) fn index_samples(
         }
     };
     if samples.is_empty() {
-        return Err(no_samples(options, columns, segments));
+        return Err(no_samples(options, columns, segments, &samples));
     }
     if let Some(column) =
         columns.iter().find(|column| column.bytes().is_some() && column.has_axis())
@@ -346,9 +346,17 @@ fn choose_length(
     }
 }
 
-fn no_samples(options: &LoaderOptions, columns: &[Column], segments: &[Segment]) -> Error {
-    let longest = segments.iter().flat_map(|segment| segment.lengths.iter()).max();
-    let longest = longest.copied().unwrap_or(0);
+fn no_samples(
+    options: &LoaderOptions,
+    columns: &[Column],
+    segments: &[Segment],
+    samples: &SampleIndex,
+) -> Error {
+    let longest = match samples.series() {
+        Some(table) => table.series().iter().map(|one| one.rows.end - one.rows.start).max(),
+        None => segments.iter().flat_map(|segment| segment.lengths.iter().copied()).max(),
+    };
+    let longest = longest.unwrap_or(0);
     match &options.samples {
         SampleOptions::Windows { .. } | SampleOptions::Rows => {
             let needed = columns.iter().map(|column| {

@@ -34,6 +34,8 @@ pub(super) struct Segment {
     pub(super) addresses: Box<[Option<u64>]>,
     /// Files besides its own that rows come from.
     pub(super) other_files: Box<[u32]>,
+    /// Whether this is what an index says, which is compared with the file when it is opened.
+    pub(super) is_unseen: bool,
 }
 
 /// Numbers of files whose rows were read.
@@ -190,17 +192,25 @@ impl Segments {
         let open = |container: &Container| {
             let readers = columns.iter().zip(&segment.addresses).map(|(column, address)| {
                 let path = column.path_of(&segment.names);
-                let dataset = match address {
-                    Some(address) => Dataset::open_at(container, *address, &path)?,
+                let dataset = match address.filter(|_| !segment.is_unseen) {
+                    Some(address) => Dataset::open_at(container, address, &path)?,
                     None => Dataset::open_in(container, &path)?,
                 };
+                if segment.is_unseen && *address != Some(dataset.address()) {
+                    return Err(not_as_indexed(container));
+                }
                 let dataset = match segment.series {
                     Some(series) => dataset.index_first_axis(series)?,
                     None => dataset,
                 };
                 column.open_rows(dataset, &self.scratch)
             });
-            Ok(readers.collect::<Result<Vec<_>>>()?.into())
+            let readers: Vec<_> = readers.collect::<Result<_>>()?;
+            let lengths = readers.iter().map(|reader| reader.len());
+            if segment.is_unseen && !lengths.eq(segment.lengths.iter().copied()) {
+                return Err(not_as_indexed(container));
+            }
+            Ok(readers.into())
         };
         self.open_files.readers((segment.file, number as u32), open_file, open)
     }
@@ -328,4 +338,14 @@ impl Segments {
             contents: None,
         }
     }
+}
+
+/// Returns the error of a file that is not what the index says.
+fn not_as_indexed(container: &Container) -> Error {
+    let path = container.source().path().display();
+    Error::new(
+        ErrorKind::FileChanged,
+        format!("`{path}` is not as the index of files says, although its size and times are"),
+    )
+    .hint("delete the index that `index` names, which is made anew")
 }

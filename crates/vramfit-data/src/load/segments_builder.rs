@@ -23,6 +23,13 @@ pub(super) struct FileStructure {
     hash: u64,
 }
 
+impl FileStructure {
+    /// Whether a file can have so many chunks.
+    pub(super) fn is_possible(&self) -> bool {
+        self.chunks <= 1 << 50
+    }
+}
+
 /// Adds segments one by one.
 #[derive(Debug)]
 pub(super) struct SegmentsBuilder {
@@ -32,8 +39,9 @@ pub(super) struct SegmentsBuilder {
     growing: GrowingFiles,
     chunks: u64,
     index_hash: u64,
-    /// What the file that is being opened adds to these.
+    /// What the file that is being opened adds to these, and whether it has virtual datasets.
     file: FileStructure,
+    is_virtual: bool,
     open_files: OpenFiles,
     pub(super) scratch: ScratchPool,
 }
@@ -54,6 +62,7 @@ impl SegmentsBuilder {
             chunks: 0,
             index_hash: 0,
             file: FileStructure::default(),
+            is_virtual: false,
             open_files: OpenFiles::new(max_bytes),
             scratch: ScratchPool::default(),
         })
@@ -77,6 +86,7 @@ impl SegmentsBuilder {
         }
         let mut other_files = Vec::new();
         for dataset in readers.iter().map(|reader| reader.dataset()).chain(bounds) {
+            self.is_virtual |= matches!(dataset.storage(), Storage::Virtual(_));
             self.add_files(dataset, &own, &mut other_files)?;
             hash_index(dataset, &mut self.file.chunks, &mut self.file.hash);
             let parts = [self.file.hash, digest(dataset.path().trim_matches('/').as_bytes())];
@@ -96,6 +106,7 @@ impl SegmentsBuilder {
             lengths: readers.iter().map(|reader| reader.len()).collect(),
             addresses: readers.iter().map(address).collect(),
             other_files: other_files.into(),
+            is_unseen: false,
         });
         self.open_files.insert((file as u32, number), container.clone(), &readers.into());
         Ok(())
@@ -104,7 +115,8 @@ impl SegmentsBuilder {
     /// Ends a file whose segments were added, before those of the next one.
     pub(super) fn end_file(&mut self) {
         let file = std::mem::take(&mut self.file);
-        self.chunks += file.chunks;
+        self.is_virtual = false;
+        self.chunks = self.chunks.saturating_add(file.chunks);
         self.index_hash = match self.index_hash {
             // A single file has the hash of its own.
             0 => file.hash,
@@ -141,7 +153,8 @@ impl SegmentsBuilder {
         let is_own = |segment: &Segment| {
             segment.other_files.is_empty() && segment.addresses.iter().all(Option::is_some)
         };
-        !self.growing.has(number as u32) && self.segments_of(number).iter().all(is_own)
+        let has_others = self.is_virtual || self.growing.has(number as u32);
+        !has_others && self.segments_of(number).iter().all(is_own)
     }
 
     /// Adds a hash of the bounds of ragged samples to the fingerprint.

@@ -46,6 +46,12 @@ impl ColumnStorage {
         self.object_bytes = self.object_bytes.saturating_add(object_bytes);
     }
 
+    /// Whether datasets can be stored so.
+    pub(super) fn is_possible(&self) -> bool {
+        let bytes = [self.block_scratch, self.row_scratch, self.stored_bytes, self.object_bytes];
+        bytes.iter().all(|bytes| *bytes <= 1 << 50) && self.band.is_none_or(|band| band > 0)
+    }
+
     /// Adds other datasets.
     pub(super) fn merge(&mut self, other: ColumnStorage) {
         self.band = self.band.max(other.band);
@@ -99,7 +105,7 @@ pub(super) fn scratch_bytes(columns: &Columns, uses_windows: bool) -> u64 {
         true => storage.block_scratch,
         false => storage.row_scratch,
     });
-    bytes.sum()
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// Returns the bytes that a thread needs to decode rows of a dataset; `is_in_place` says whether rows that are stored
@@ -136,5 +142,6 @@ fn reader_scratch_bytes(rows: &RowReader, is_in_place: bool) -> u64 {
 }
 
 pub(super) fn stored_bytes(columns: &Columns) -> u64 {
-    columns.columns.iter().map(|column| column.storage().stored_bytes).sum()
+    let bytes = columns.columns.iter().map(|column| column.storage().stored_bytes);
+    bytes.fold(0, u64::saturating_add)
 }

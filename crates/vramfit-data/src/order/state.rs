@@ -89,6 +89,9 @@ impl LoaderState {
             .map_err(|error| invalid("a field is missing or invalid").cause(error))?;
         let order = &state.order;
         order.ensure_valid().map_err(|error| invalid("its order is not valid").cause(error))?;
+        if state.epoch == u64::MAX {
+            return Err(invalid("there is no such epoch"));
+        }
         if state.position > order.len() {
             return Err(invalid(&format!(
                 "its position {} is beyond the {} rows of the epoch",
@@ -102,18 +105,18 @@ impl LoaderState {
     /// Checks that the file is the one that the state was made with, or a copy of it.
     ///
     /// # Arguments
-    /// `contents` returns the hash of the current content.
+    /// `path` names the file, or `several` of them; `contents` returns the hash of the current content.
     ///
     /// # Errors
     /// `file-changed`, naming what differs.
     pub fn ensure_matches(
         &self,
         path: &str,
+        several: bool,
         file: &DataFingerprint,
         contents: impl FnOnce() -> Option<u64>,
     ) -> Result<()> {
         let was = &self.file;
-        let several = self.files.is_some();
         let (its, it) = if several { ("their", "they") } else { ("its", "it") };
         let difference = if was.bytes != file.bytes {
             format!(

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use vramfit_base::{Error, Result, files};
 
 pub use file_list::{is_zarr_store, list_files};
-pub use fingerprint::FileFingerprint;
+pub use fingerprint::{FileFingerprint, FileIdentity};
 pub use lock::Writer;
 use mapping::Mapping;
 pub(crate) use open_count::set_close_idle;

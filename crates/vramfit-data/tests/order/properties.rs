@@ -237,9 +237,9 @@ fn the_largest_state_is_below_a_kilobyte() {
 fn a_changed_file_is_refused_with_what_differs() {
     let order = Order::new(100, 0, Engine::GlobalShuffle, RowSubset::All).unwrap();
     let state = LoaderState::new(order, 2, 30, FILE);
-    state.ensure_matches("train.h5", &FILE, || None).unwrap();
+    state.ensure_matches("train.h5", false, &FILE, || None).unwrap();
     let copy = DataFingerprint { modified_ns: 0, ..FILE };
-    state.ensure_matches("train.h5", &copy, || FILE.contents).unwrap();
+    state.ensure_matches("train.h5", false, &copy, || FILE.contents).unwrap();
     type Change = fn(&mut DataFingerprint);
     let changed: [(Change, &str); 4] = [
         (
@@ -256,7 +256,7 @@ fn a_changed_file_is_refused_with_what_differs() {
     for (change, difference) in changed {
         let mut file = FILE;
         change(&mut file);
-        let error = state.ensure_matches("train.h5", &file, || Some(6)).unwrap_err();
+        let error = state.ensure_matches("train.h5", false, &file, || Some(6)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileChanged);
         assert_eq!(
             error.message(),

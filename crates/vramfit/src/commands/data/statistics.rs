@@ -115,7 +115,9 @@ fn parse_split(text: &str) -> std::result::Result<SplitOptions, String> {
         Some(&"tail") => SplitMode::Tail,
         _ => SplitMode::Spread,
     };
-    parts.retain(|part| !matches!(*part, "tail" | "spread"));
+    if matches!(parts.last(), Some(&("tail" | "spread"))) {
+        parts.pop();
+    }
     let invalid = || {
         "use `train:0.1`, `validation:0.1` or `train:0.8:0.1:0.1`, with fractions that sum to 1"
             .to_owned()

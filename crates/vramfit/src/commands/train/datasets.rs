@@ -162,6 +162,15 @@ fn packing_warning(column: &vramfit_data::load::Column) -> Option<String> {
         1 => "attribute",
         _ => "attributes",
     };
+    let named_fill = |name: &&str| matches!(*name, "_FillValue" | "missing_value");
+    if column.packing_attributes().iter().all(named_fill) && !column.stored_as().contains("float") {
+        return Some(format!(
+            "`{}` has the {noun} {}, for missing values: these are integers like the others to the model; leave their \
+             rows out of the file",
+            column.name(),
+            named.join(", ")
+        ));
+    }
     Some(format!(
         "`{}` has the {noun} {}: the model gets values as they are stored, packed and with fill values for missing \
          ones; unpack them first, with `xarray.open_dataset(\"in.nc\").drop_encoding().to_netcdf(\"out.nc\")`, or \
