@@ -68,7 +68,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         outcome: summary.fits().into(),
         headline: headline::headline(summary),
         short_headline: Some(headline::short(summary)),
-        cause: cause::sentences(summary),
+        cause: headline::further_causes(summary),
         next_command: next_command::next_command(summary),
         sections: brief.chain(details).collect(),
         metadata: overview::metadata(summary),

@@ -62,6 +62,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("peak_pool_bytes", |_| None),
     Pattern::new("largest_free_block_bytes", |at| memory_stat(at, StatName::LargestFreeBlock)),
     Pattern::new("doesnotfit:shortby", |at| dryrun(at, false)),
+    // Behind a cause that is named first.
+    Pattern::new(";shortby", |at| dryrun(at, false).filter(names_program)),
     Pattern::new("fits:peak", |at| dryrun(at, true)),
 ];
 
@@ -322,6 +324,10 @@ fn memory_stat(at: &Match<'_>, name: StatName) -> Option<Message> {
     let marks = marks.count();
     let (size, _) = size(&text[marks..])?;
     Some(Message::MemoryStat { name, bytes: size.bytes })
+}
+
+fn names_program(message: &Message) -> bool {
+    matches!(message, Message::Dryrun { program: Some(_), .. })
 }
 
 /// `does not fit: short by 1.8 GiB in `jit_gradient` on t4`, the headline of a dry run.

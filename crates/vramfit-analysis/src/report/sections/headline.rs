@@ -1,7 +1,7 @@
 //! The result of a run in one sentence.
 
-use super::main_cause::{self, CauseKind};
-use super::{conditions, hosts, processes};
+use super::main_cause::{self, CauseKind, MainCause};
+use super::{cause, conditions, hosts, processes};
 use crate::analysis::{
     AbortInfo, AllocationFailure, Bearing, Condition, DeviceSummary, NoContextSummary, ProgramNeed,
     RunSummary, Verdict,
@@ -61,8 +61,7 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
         Decision::Refused(failure) => {
             let recovery = describe_recovery(summary, failure, device);
             let recovery = recovery.map_or_else(String::new, |recovery| format!("; {recovery}"));
-            let leak = main_cause::main_cause(summary).filter(|it| it.kind == CauseKind::Leak);
-            let leak = leak.map_or_else(String::new, |leak| leak.text + "; ");
+            let leak = leak(summary).map_or_else(String::new, |leak| leak.text + "; ");
             ("does not fit", leak + &refused(summary, failure, &on) + &recovery + &used)
         }
         // Nothing that others use changes it.
@@ -95,6 +94,17 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
     };
     let rest = rest + &without_owners(summary);
     conditions::qualify(answer, &rest, &of_headline(verdict), "the dry run")
+}
+
+/// Returns the sentences of the cause that the headline does not begin with.
+pub(in crate::report) fn further_causes(summary: &RunSummary) -> Vec<String> {
+    let said = leak(summary).and_then(|leak| leak.cause_sentence);
+    cause::sentences(summary).into_iter().filter(|it| Some(it) != said.as_ref()).collect()
+}
+
+/// Returns why memory ran out, if it grows from step to step.
+fn leak(summary: &RunSummary) -> Option<MainCause> {
+    main_cause::main_cause(summary).filter(|it| it.kind == CauseKind::Leak)
 }
 
 const NOTHING_ALLOCATED: &str = "fits: nothing was allocated on a GPU";
