@@ -394,7 +394,8 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     assert (leak["bytes_per_step"], leak["requested_bytes"]) == (scores, leak["steps"] * scores)
     # Its first call is known to be a step, as it has a backward pass: all of them are compared.
     assert leak["steps"] == leak["arrays"] == done
-    assert "possible memory leak: 156.2 MiB more in every step, from leak.py" in run.err
+    said = " ".join(run.err.split())
+    assert "does not fit: memory leak, 156.2 MiB more in every step from leak.py" in said
 
 
 def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):

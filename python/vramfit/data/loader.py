@@ -137,8 +137,9 @@ class Loader:
         allow_unclosed: Whether to read files whose writer did not close them, with a warning: what
             it did not flush reads as zeros. Files in formats before HDF5 1.10 are read without it.
         index: A file that keeps, from one run to the next, what is known of each file: those that
-            have not changed since (size, time and inode) are not opened before their rows are read.
-            It is made, and renewed, as needed. Not for :class:`Ragged`.
+            have not changed since (size, times and inode) are not opened before their rows are
+            read, and are compared with it then. It is made and renewed as needed, and several
+            loaders may share it. Not with :class:`Ragged`.
 
     Raises:
         InvalidArgumentError: An argument is invalid; the hint says what to change.
