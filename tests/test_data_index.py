@@ -229,6 +229,63 @@ def test_what_the_first_file_decides_is_decided_anew(tmp_path):
         assert found.tolist() == collect(Loader(**options))["x*"].tolist() == [0, 1, 2, 10, 11, 12]
 
 
+def test_a_field_is_no_dataset_of_that_name(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    records = np.zeros(4, [("x", "f8"), ("z", "f8")])
+    with h5py.File(folder / "1.h5", "w") as f:
+        f["p[x]"], f["p"] = np.arange(9.0) + 100, records
+    options = {"path": folder, "datasets": "p[x]", "batch_size": 3, "shuffle": False}
+    for is_literal in (True, False, True):
+        with h5py.File(folder / "0.h5", "w") as f:
+            f["p[x]" if is_literal else "p"] = np.arange(4.0) if is_literal else records
+        age(folder)
+        for _ in range(2):
+            loader = Loader(**options, index=tmp_path / "index")
+            assert loader.state() == Loader(**options).state()
+            assert collect(loader)["p[x]"].tolist() == collect(Loader(**options))["p[x]"].tolist()
+
+
+@pytest.mark.parametrize("code", ["S", "V"])
+def test_elements_of_another_size_are_refused(tmp_path, code):
+    folder = tmp_path / "files"
+    folder.mkdir()
+
+    def write(number, size):
+        with h5py.File(folder / f"{number}.h5", "w") as f:
+            f["s"] = np.array([b"a" * size] * 4, f"{code}{size}")
+        age(folder)
+
+    write(0, 5), write(1, 5)
+    options = {"path": folder, "datasets": "s", "decode": {"s": None}, "batch_size": 2}
+    Loader(**options, index=tmp_path / "index")
+    write(0, 8)
+    for index in (None, tmp_path / "index"):
+        with pytest.raises(InvalidArgumentError, match="has elements of 5 bytes, and those before"):
+            Loader(**options, index=index)
+
+
+def test_what_is_no_regular_file_is_no_index(tmp_path):
+    write_shards(tmp_path / "files", [10] * 2)
+    age(tmp_path / "files")
+    options = {"path": tmp_path / "files", "datasets": "y", "batch_size": 5}
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", tmp_path / "pipe", tmp_path / "files"):
+        with pytest.raises(InvalidArgumentError, match="is not an index of files"):
+            Loader(**options, index=path)
+    (tmp_path / "link").symlink_to("elsewhere")
+    Loader(**options, index=tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert kept(tmp_path / "elsewhere") == ["shard_0.h5", "shard_1.h5"]
+    (tmp_path / "elsewhere").chmod(0o660)
+    (tmp_path / "files" / "shard_1.h5").unlink()
+    write_shards(tmp_path / "files", [10] * 3)
+    age(tmp_path / "files")
+    Loader(**options, index=tmp_path / "link")
+    assert kept(tmp_path / "elsewhere") == ["shard_0.h5", "shard_1.h5", "shard_2.h5"]
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o660
+
+
 def test_changes_that_leave_size_and_time_are_noticed(tmp_path):
     folder = tmp_path / "files"
     write_shards(folder, [10] * 3)

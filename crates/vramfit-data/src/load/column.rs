@@ -121,10 +121,6 @@ impl Column {
         let path = dataset.path().to_owned();
         let stored_as = stored_type(&dataset, self.field.as_deref());
         let rows = self.open_rows(dataset, scratch)?;
-        let object_bytes = match self.bytes {
-            Some(ByteStorage::Variable) => objects::sum_lengths(rows.rows())?,
-            _ => 0,
-        };
         if self.row_bytes == 0 {
             (self.scalar, self.row_bytes) = (rows.scalar(), rows.row_bytes());
             self.row_shape = rows.rows().row_shape().to_vec();
@@ -144,6 +140,10 @@ impl Column {
         if rows.row_bytes() == 0 {
             return Err(refusal(format!("the rows of dataset `{path}` have no elements")));
         }
+        let object_bytes = match self.bytes {
+            Some(ByteStorage::Variable) => objects::sum_lengths(rows.rows())?,
+            _ => 0,
+        };
         self.file_storage.add(&rows, object_bytes);
         Ok(rows)
     }
@@ -241,9 +241,10 @@ impl Column {
         axis.into_iter().chain(self.row_shape.iter().copied()).chain(element).collect()
     }
 
-    /// Returns the shape of a row.
-    pub(super) fn row_shape(&self) -> &[u64] {
-        &self.row_shape
+    /// Returns what its first dataset decides for all others, as text.
+    pub(super) fn decided_by_first(&self) -> String {
+        let (types, shape) = ((&self.stored_as, self.scalar, self.to, self.bytes), &self.row_shape);
+        format!("{:?} {types:?} {shape:?} {}", self.field, self.row_bytes)
     }
 
     /// Returns the bytes of a row as it is handed out.

@@ -150,10 +150,7 @@ impl FileIndex {
 
     /// Takes the set of files that were read as this loader reads them.
     fn choose_set(&mut self, columns: &[Column], pattern: Option<&str>) {
-        let first: Vec<_> = columns
-            .iter()
-            .map(|column| (column.stored_as(), column.row_shape(), column.scalar().name()))
-            .collect();
+        let first: Vec<_> = columns.iter().map(Column::decided_by_first).collect();
         let first = format!("{pattern:?} {first:?}");
         let is_own = |set: &FileSet| set.options == self.options && set.first == first;
         self.known = match self.sets.iter().position(is_own) {

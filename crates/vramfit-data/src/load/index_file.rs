@@ -114,7 +114,18 @@ impl StoredFile {
 /// # Errors
 /// `invalid-argument` when the file is something else, which is not overwritten; `io` when it cannot be read.
 pub(super) fn read(path: &Path) -> Result<Vec<FileSet>> {
-    let bytes = match std::fs::read(path) {
+    let not_an_index = || {
+        let path = path.display();
+        Error::invalid_argument(format!("`{path}` is not an index of files, and is left as it is"))
+            .hint("name a file that does not exist")
+    };
+    let read = match std::fs::metadata(path) {
+        // Reading a pipe waits for its writer, and a device would be replaced.
+        Ok(metadata) if !metadata.is_file() => return Err(not_an_index()),
+        Ok(_) => std::fs::read(path),
+        Err(error) => Err(error),
+    };
+    let bytes = match read {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(vramfit_base::files::cannot_read(path, error)),
@@ -126,11 +137,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<FileSet>> {
     let (first, rest) = bytes.split_at(end);
     // A list could be read as a header, too.
     let header = serde_json::from_slice::<IndexHeader>(first).ok();
-    let header = header.filter(|_| first.starts_with(b"{")).ok_or_else(|| {
-        let path = path.display();
-        Error::invalid_argument(format!("`{path}` is not an index of files, and is left as it is"))
-            .hint("name a file that does not exist")
-    })?;
+    let header = header.filter(|_| first.starts_with(b"{")).ok_or_else(not_an_index)?;
     let rest = rest.get(1..).unwrap_or_default();
     if header.vramfit_file_index != SCHEMA || header.digest != digest(rest) {
         return Ok(Vec::new());
@@ -144,9 +151,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<FileSet>> {
 /// `io` when there is no such file, and it cannot be written; where there is one, it stays as it is.
 pub(super) fn write(path: &Path, sets: &[FileSet]) -> Result<()> {
     let sets = &sets[sets.len().saturating_sub(MAX_SETS)..];
-    // Not the link that leads to it.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let Err(error) = replace(&target, sets) else {
+    let Err(error) = replace(&follow_link(path), sets) else {
         return Ok(());
     };
     // Somebody else made it, who may write there.
@@ -156,11 +161,23 @@ pub(super) fn write(path: &Path, sets: &[FileSet]) -> Result<()> {
     Err(Error::io(format!("cannot write the index `{}`", path.display())).cause(error))
 }
 
+/// Returns the file that a link leads to, which need not exist.
+fn follow_link(path: &Path) -> PathBuf {
+    let linked = || {
+        let target = path.read_link().ok()?;
+        Some(path.parent()?.join(target))
+    };
+    path.canonicalize().ok().or_else(linked).unwrap_or_else(|| path.to_owned())
+}
+
 fn replace(path: &Path, sets: &[FileSet]) -> std::io::Result<()> {
     let sets = serde_json::to_vec(sets)?;
     let header = IndexHeader { vramfit_file_index: SCHEMA, digest: digest(&sets) };
     let header = serde_json::to_vec(&header)?;
     let (mut file, temporary) = create_beside(path)?;
+    if let Ok(metadata) = path.metadata() {
+        file.set_permissions(metadata.permissions())?;
+    }
     let written = [&header[..], b"\n", &sets]
         .iter()
         .try_for_each(|part| file.write_all(part))
