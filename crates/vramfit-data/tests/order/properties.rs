@@ -226,7 +226,7 @@ fn the_largest_state_is_below_a_kilobyte() {
         contents: Some(u64::MAX),
     };
     let length = order.len();
-    let mut state = LoaderState::new(order, u64::MAX, length, file);
+    let mut state = LoaderState::new(order, u64::MAX - 1, length, file);
     state.samples = Some(u64::MAX);
     state.files = FileDigests::new(&vec![u64::MAX; 100_000]);
     assert!(state.to_json().len() <= 1000, "{}", state.to_json().len());
