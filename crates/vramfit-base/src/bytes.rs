@@ -128,15 +128,27 @@ impl Bytes {
 
     /// Returns the text of an estimate, which has no more than two or three digits before the unit: `99 MiB`, `1.2 GiB`.
     pub fn estimated(self) -> String {
-        let text = self.to_string();
-        match text.split_once('.') {
-            Some((whole, rest)) if whole.len() > 1 => {
-                let unit = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-                let rounded: f64 = text[..text.len() - unit.len()].parse().unwrap_or_default();
-                format!("{rounded:.0}{unit}")
-            }
-            _ => text,
+        match self.scaled() {
+            // What one decimal would show as 10.0.
+            Some((value, unit)) if value >= 9.95 => format!("{value:.0} {unit}"),
+            _ => self.to_string(),
         }
+    }
+
+    /// Returns the amount in the largest binary unit in which it is no fraction; none below 1 KiB.
+    fn scaled(self) -> Option<(f64, &'static str)> {
+        const NAMES: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+        if self.0 < 1024 {
+            return None;
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        // 1023.95 would be shown as "1024.0", so it belongs to the next unit.
+        while value >= 1023.95 && unit + 1 < NAMES.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        Some((value, NAMES[unit]))
     }
 
     /// Returns a text that can be given to an option where this is the most that is accepted: in binary
@@ -155,18 +167,10 @@ impl Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-        if self.0 < 1024 {
-            return f.pad(&format!("{} B", self.0));
-        }
-        let mut value = self.0 as f64 / 1024.0;
-        let mut unit = 0;
-        // 1023.95 would be shown as "1024.0", so it belongs to the next unit.
-        while value >= 1023.95 && unit + 1 < NAMES.len() {
-            value /= 1024.0;
-            unit += 1;
-        }
-        f.pad(&format!("{value:.1} {}", NAMES[unit]))
+        f.pad(&match self.scaled() {
+            Some((value, unit)) => format!("{value:.1} {unit}"),
+            None => format!("{} B", self.0),
+        })
     }
 }
 

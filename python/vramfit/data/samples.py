@@ -215,8 +215,7 @@ class Ragged:
     trim: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        given = {"offsets": self.offsets, "lengths": self.lengths, "ends": self.ends}
-        given = {name: path for name, path in given.items() if path is not None}
+        given = self._bounds()
         if len(given) != 1:
             raise InvalidArgumentError(
                 "`Ragged` needs one of `offsets`, `lengths` and `ends`",
@@ -242,9 +241,9 @@ class Ragged:
         return {}
 
     def _bounds(self) -> dict[str, str]:
-        if self.offsets is not None:
-            return {"offsets": self.offsets}
-        return {"ends": self.ends} if self.ends is not None else {"lengths": str(self.lengths)}
+        """Return the path of the dataset of the bounds, by what it has."""
+        bounds = {"offsets": self.offsets, "lengths": self.lengths, "ends": self.ends}
+        return {name: path for name, path in bounds.items() if path is not None}
 
     def _to_json(self) -> str:
         return json.dumps(

@@ -216,17 +216,12 @@ fn packed_values(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
         true => Vec::new(),
         false => packing_attributes(open.rows.dataset()),
     };
-    if found.is_empty() {
-        return None;
-    }
-    let listed: Vec<String> = found.iter().map(|name| format!("`{name}`")).collect();
+    let named = name_attributes(&found)?;
     Some(Finding {
         id: "packed-values",
         dataset: entry.path.clone(),
         message: format!(
-            "it has the attribute{} {}: values are read as they are stored, packed and with fill values for missing ones",
-            if listed.len() == 1 { "" } else { "s" },
-            listed.join(", ")
+            "it has the {named}: values are read as they are stored, packed and with fill values for missing ones"
         ),
         fix: "unpack them while they are loaded: `Loader(..., unpack=True)`".to_owned(),
     })
@@ -234,27 +229,28 @@ fn packed_values(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
 
 /// Bounds of valid values, which netCDF4 masks by.
 fn valid_range(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
-    let listed = named_attributes(entry, &["valid_range", "valid_min", "valid_max"]);
-    let attribute = match listed.len() {
-        0 => return None,
-        1 => "attribute",
-        _ => "attributes",
-    };
+    let is_there = |name: &&str| entry.attributes.iter().any(|own| own == name);
+    let found = ["valid_range", "valid_min", "valid_max"].into_iter().filter(is_there);
+    let named = name_attributes(&found.collect::<Vec<_>>())?;
     Some(Finding {
         id: "valid-range",
         dataset: entry.path.clone(),
         message: format!(
-            "it has the {attribute} {}: values outside of that range are read as they are, also with `unpack=True`",
-            listed.join(", ")
+            "it has the {named}: values outside of that range are read as they are, also with `unpack=True`"
         ),
         fix: "mask them in a `transform`, if there are some".to_owned(),
     })
 }
 
-/// Returns which of some attributes a dataset has, as code.
-fn named_attributes(entry: &Entry, wanted: &[&str]) -> Vec<String> {
-    let named = wanted.iter().filter(|name| entry.attributes.iter().any(|own| own == *name));
-    named.map(|name| format!("`{name}`")).collect()
+/// Returns attributes by their names, as in ``attributes `a`, `b` ``; none where there are none.
+pub fn name_attributes(names: &[&str]) -> Option<String> {
+    let noun = match names.len() {
+        0 => return None,
+        1 => "attribute",
+        _ => "attributes",
+    };
+    let named: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    Some(format!("{noun} {}", named.join(", ")))
 }
 
 /// A virtual dataset whose sources are not all there: h5py reads fill values without a word.

@@ -26,7 +26,7 @@ use crate::read::RowReader;
 pub use alike::AlikeMembers;
 pub use dataset_info::{DatasetInfo, Problem};
 pub use detect_format::{open, open_unclosed};
-pub use findings::Finding;
+pub use findings::{Finding, name_attributes};
 pub use plan::StreamingPlan;
 pub use preview::Preview;
 pub use read_speed::ReadSpeed;
@@ -152,8 +152,7 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
         entries.push(entry);
     }
     let alike = alike::find_alike(&entries);
-    let streaming =
-        plan::plan(path, &entries, &readable, &alike, (options.budget, options.allow_unclosed));
+    let streaming = plan::plan(path, &entries, &readable, &alike, options);
     let mut findings = findings::find_all(&entries, &readable);
     findings.extend(last_axis::find(&entries, &readable));
     for open in &readable {

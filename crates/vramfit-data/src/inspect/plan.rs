@@ -8,7 +8,7 @@ use serde::Serialize;
 use vramfit_base::Bytes;
 
 use super::alike::AlikeMembers;
-use super::{Entry, OpenDataset};
+use super::{Entry, InspectOptions, OpenDataset};
 use crate::load::{Loader, LoaderOptions};
 use crate::order::Engine;
 use crate::read::{Dataset, Storage};
@@ -115,7 +115,7 @@ pub(super) fn plan(
     entries: &[Entry],
     readable: &[OpenDataset],
     alike: &[AlikeMembers],
-    (budget, allow_unclosed): (Bytes, bool),
+    options: &InspectOptions,
 ) -> Option<StreamingPlan> {
     let groups = groups(readable);
     let group = groups.first()?;
@@ -133,7 +133,7 @@ pub(super) fn plan(
         group.len() > 1 && is_hidden(group, alike) || plan.memory_bytes > single.memory_bytes
     });
     // A pattern may match what is not alike, which cannot be streamed with the others.
-    let open = |plan| open_plan(path, plan, budget, allow_unclosed);
+    let open = |plan| open_plan(path, plan, options);
     let with_patterns = largest.map(open).filter(StreamingPlan::is_possible);
     Some(with_patterns.unwrap_or_else(|| open(single)))
 }
@@ -145,16 +145,11 @@ impl StreamingPlan {
 }
 
 /// Completes a plan with how a loader of its datasets would read them.
-fn open_plan(
-    path: &Path,
-    mut plan: StreamingPlan,
-    budget: Bytes,
-    allow_unclosed: bool,
-) -> StreamingPlan {
-    plan.budget_bytes = budget;
+fn open_plan(path: &Path, mut plan: StreamingPlan, options: &InspectOptions) -> StreamingPlan {
+    plan.budget_bytes = options.budget;
     let options = LoaderOptions {
-        budget,
-        allow_unclosed,
+        budget: options.budget,
+        allow_unclosed: options.allow_unclosed,
         ..LoaderOptions::new(path, plan.datasets.iter().map(String::as_str))
     };
     match Loader::open(options) {

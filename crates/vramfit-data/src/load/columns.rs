@@ -8,7 +8,7 @@ use vramfit_base::{Error, Result};
 use super::column::Column;
 use super::derived::DerivedColumn;
 use super::file_contents::FileContents;
-use super::opened_files::OpenedFiles;
+use super::file_scan::FileScan;
 use super::options::LoaderOptions;
 use super::samples;
 use super::segments::{Segments, TouchedFiles};
@@ -56,8 +56,8 @@ impl Columns {
                 .hint("list it once, and use its rows twice"));
             }
         }
-        let OpenedFiles { mut builder, mut columns, mut bounds, unclosed, index } =
-            OpenedFiles::open(options, &files)?;
+        let FileScan { mut builder, mut columns, mut bounds, unclosed, index } =
+            FileScan::open(options, &files)?;
         builder.hash_bounds(bounds.hash());
         let (derived, samples) =
             samples::index_samples(options, &mut columns, builder.segments(), &mut bounds)?;

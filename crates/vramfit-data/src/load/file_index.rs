@@ -12,7 +12,7 @@ use vramfit_base::{Error, Result};
 
 use super::column::Column;
 use super::file_contents::sampled_bytes;
-use super::index_file::{self, FileSet, StoredFile};
+use super::index_file::{self, FileEntry, FileSet};
 use super::options::LoaderOptions;
 use super::segments_builder::SegmentsBuilder;
 use crate::digest::digest;
@@ -36,7 +36,7 @@ pub(super) struct FileIndex {
     sets: Vec<FileSet>,
     known: FileSet,
     /// What this run found.
-    found: BTreeMap<String, StoredFile>,
+    found: BTreeMap<String, FileEntry>,
     /// The hash of the content of each file of the options, if it is kept.
     contents: Vec<Option<u64>>,
     /// Files that are known, and not as they are.
@@ -136,7 +136,7 @@ impl FileIndex {
         }
         let content = sample_digest(path, self.sampled_bytes)?;
         let storage = columns.iter().map(Column::file_storage).collect();
-        let file = StoredFile::new(
+        let file = FileEntry::new(
             identity,
             (content, self.sampled_bytes),
             builder.file_structure(),

@@ -37,12 +37,12 @@ pub(super) struct FileSet {
     pub(super) options: u64,
     pub(super) first: String,
     /// By their absolute paths.
-    pub(super) files: BTreeMap<String, StoredFile>,
+    pub(super) files: BTreeMap<String, FileEntry>,
 }
 
 /// A file as it was when it was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct StoredFile {
+pub(super) struct FileEntry {
     pub(super) identity: FileIdentity,
     /// A hash of its content, of which so many bytes at most were read.
     pub(super) content: u64,
@@ -50,18 +50,18 @@ pub(super) struct StoredFile {
     pub(super) structure: FileStructure,
     /// How its datasets are stored, for each column.
     pub(super) storage: Vec<ColumnStorage>,
-    segments: Vec<StoredSegment>,
+    segments: Vec<SegmentEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct StoredSegment {
+struct SegmentEntry {
     names: Vec<String>,
     series: Option<u64>,
     lengths: Vec<u64>,
     addresses: Vec<u64>,
 }
 
-impl StoredFile {
+impl FileEntry {
     /// Makes the entry of a file with its segments, whose datasets are all in it.
     pub(super) fn new(
         identity: FileIdentity,
@@ -69,20 +69,20 @@ impl StoredFile {
         structure: FileStructure,
         storage: Vec<ColumnStorage>,
         segments: &[Segment],
-    ) -> StoredFile {
-        let segments = segments.iter().map(|segment| StoredSegment {
+    ) -> FileEntry {
+        let segments = segments.iter().map(|segment| SegmentEntry {
             names: segment.names.to_vec(),
             series: segment.series,
             lengths: segment.lengths.to_vec(),
             addresses: segment.addresses.iter().flatten().copied().collect(),
         });
         let segments = segments.collect();
-        StoredFile { identity, content, sampled_bytes, structure, storage, segments }
+        FileEntry { identity, content, sampled_bytes, structure, storage, segments }
     }
 
     /// Whether it has so many columns everywhere, and numbers that can be.
     pub(super) fn is_of_columns(&self, count: usize) -> bool {
-        let is_possible = |segment: &StoredSegment| {
+        let is_possible = |segment: &SegmentEntry| {
             segment.lengths.len() == count
                 && segment.addresses.len() == count
                 && segment.lengths.iter().all(|length| *length <= MAX_NUMBER)
@@ -103,7 +103,7 @@ impl StoredFile {
             lengths: segment.lengths.clone().into(),
             addresses: segment.addresses.iter().map(|address| Some(*address)).collect(),
             other_files: Box::default(),
-            is_unseen: true,
+            is_unverified: true,
         });
         segments.collect()
     }

@@ -11,7 +11,7 @@
 //! | `validate` | can it be read at all? |
 //! | `column`, `columns`, `column_reader` | which datasets, of which types, and what becomes of their numbers? |
 //! | `segments`, `segments_builder` | which files and groups do rows come from, and are they still the same? |
-//! | `opened_files`, `file_index`, `index_file` | what do files have, and what is kept of that for the next run? |
+//! | `file_scan`, `file_index`, `index_file` | what do files have, and what is kept of that for the next run? |
 //! | `open_files` | which files are open? |
 //! | `file_contents` | do they have the content that a run started with? |
 //! | `samples`, `bounds`, `derived` | which rows has a sample, and what is said of them? |
@@ -48,6 +48,7 @@ mod copy;
 mod derived;
 mod file_contents;
 mod file_index;
+mod file_scan;
 mod growing_files;
 mod index_file;
 mod loaded_blocks;
@@ -55,7 +56,6 @@ mod loader;
 mod normalization;
 mod objects;
 mod open_files;
-mod opened_files;
 mod options;
 mod packing;
 mod plan;

@@ -70,7 +70,7 @@ pub(super) fn index_samples(
                 column.set_rows(wanted.length.unwrap_or(*length));
             }
             let series = match options.samples.bounds() {
-                Some(_) => bounded_series(columns, segments, bounds)?,
+                Some(_) => make_bounded_series(columns, segments, bounds)?,
                 None => make_series(options, columns, segments, *within)?,
             };
             SampleIndex::windows(series, *stride, *padding, spans(columns))
@@ -209,7 +209,7 @@ fn make_series(
 }
 
 /// Returns the rows between the bounds in each segment.
-fn bounded_series(
+fn make_bounded_series(
     columns: &[Column],
     segments: &[Segment],
     bounds: &mut Bounds,

@@ -35,7 +35,7 @@ pub(super) struct Segment {
     /// Files besides its own that rows come from.
     pub(super) other_files: Box<[u32]>,
     /// Whether this is what an index says, which is compared with the file when it is opened.
-    pub(super) is_unseen: bool,
+    pub(super) is_unverified: bool,
 }
 
 /// Numbers of files whose rows were read.
@@ -192,11 +192,11 @@ impl Segments {
         let open = |container: &Container| {
             let readers = columns.iter().zip(&segment.addresses).map(|(column, address)| {
                 let path = column.path_of(&segment.names);
-                let dataset = match address.filter(|_| !segment.is_unseen) {
+                let dataset = match address.filter(|_| !segment.is_unverified) {
                     Some(address) => Dataset::open_at(container, address, &path)?,
                     None => Dataset::open_in(container, &path)?,
                 };
-                if segment.is_unseen && *address != Some(dataset.address()) {
+                if segment.is_unverified && *address != Some(dataset.address()) {
                     return Err(not_as_indexed(container));
                 }
                 let dataset = match segment.series {
@@ -207,7 +207,7 @@ impl Segments {
             });
             let readers: Vec<_> = readers.collect::<Result<_>>()?;
             let lengths = readers.iter().map(|reader| reader.len());
-            if segment.is_unseen && !lengths.eq(segment.lengths.iter().copied()) {
+            if segment.is_unverified && !lengths.eq(segment.lengths.iter().copied()) {
                 return Err(not_as_indexed(container));
             }
             Ok(readers.into())

@@ -106,7 +106,7 @@ impl SegmentsBuilder {
             lengths: readers.iter().map(|reader| reader.len()).collect(),
             addresses: readers.iter().map(address).collect(),
             other_files: other_files.into(),
-            is_unseen: false,
+            is_unverified: false,
         });
         self.open_files.insert((file as u32, number), container.clone(), &readers.into());
         Ok(())

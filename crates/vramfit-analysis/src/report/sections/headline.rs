@@ -61,7 +61,7 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
         Decision::Refused(failure) => {
             let recovery = describe_recovery(summary, failure, device);
             let recovery = recovery.map_or_else(String::new, |recovery| format!("; {recovery}"));
-            let leak = leak(summary).map_or_else(String::new, |leak| leak.text + "; ");
+            let leak = find_leak(summary).map_or_else(String::new, |leak| leak.text + "; ");
             ("does not fit", leak + &refused(summary, failure, &on) + &recovery + &used)
         }
         // Nothing that others use changes it.
@@ -98,12 +98,12 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
 
 /// Returns the sentences of the cause that the headline does not begin with.
 pub(in crate::report) fn further_causes(summary: &RunSummary) -> Vec<String> {
-    let said = leak(summary).and_then(|leak| leak.cause_sentence);
+    let said = find_leak(summary).and_then(|leak| leak.cause_sentence);
     cause::sentences(summary).into_iter().filter(|it| Some(it) != said.as_ref()).collect()
 }
 
 /// Returns why memory ran out, if it grows from step to step.
-fn leak(summary: &RunSummary) -> Option<MainCause> {
+fn find_leak(summary: &RunSummary) -> Option<MainCause> {
     main_cause::main_cause(summary).filter(|it| it.kind == CauseKind::Leak)
 }
 

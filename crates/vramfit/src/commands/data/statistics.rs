@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use vramfit_analysis::{Bytes, Error, ErrorKind, Result};
 use vramfit_base::JSON_SCHEMA;
-use vramfit_data::inspect::{InspectOptions, inspect_file};
+use vramfit_data::inspect::{InspectOptions, inspect_file, name_attributes};
 use vramfit_data::load::{ColumnOptions, LoaderOptions, SampleSelection, SplitOptions, SplitSet};
 use vramfit_data::order::SplitMode;
 use vramfit_data::sample::RowRanges;
@@ -112,12 +112,14 @@ fn parse_rows(text: &str) -> std::result::Result<Range<u64>, String> {
 fn parse_split(text: &str) -> std::result::Result<SplitOptions, String> {
     let mut parts: Vec<&str> = text.split(':').collect();
     let mode = match parts.last() {
-        Some(&"tail") => SplitMode::Tail,
-        _ => SplitMode::Spread,
+        Some(&"tail") => Some(SplitMode::Tail),
+        Some(&"spread") => Some(SplitMode::Spread),
+        _ => None,
     };
-    if matches!(parts.last(), Some(&("tail" | "spread"))) {
+    if mode.is_some() {
         parts.pop();
     }
+    let mode = mode.unwrap_or(SplitMode::Spread);
     let invalid = || {
         "use `train:0.1`, `validation:0.1` or `train:0.8:0.1:0.1`, with fractions that sum to 1"
             .to_owned()
@@ -221,16 +223,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 
 /// Returns what to say of statistics of values that are packed, and were not unpacked.
 fn packing_note(dataset: &str, found: &DatasetStatistics, unpack: bool) -> Option<String> {
-    let named = found.packing_attributes.iter().flatten();
-    let named: Vec<String> = named.map(|name| format!("`{name}`")).collect();
-    if unpack || named.is_empty() {
-        return None;
-    }
-    let attribute = if named.len() == 1 { "attribute" } else { "attributes" };
+    let named = name_attributes(&found.packing_attributes.concat()).filter(|_| !unpack)?;
     Some(format!(
-        "note: `{dataset}` has the {attribute} {}: these are statistics of values as they are stored, packed and \
-         with fill values for missing ones; for `Loader(unpack=True)`, add `--unpack`",
-        named.join(", ")
+        "note: `{dataset}` has the {named}: these are statistics of values as they are stored, packed and \
+         with fill values for missing ones; for `Loader(unpack=True)`, add `--unpack`"
     ))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use vramfit_analysis::{Error, Result};
 use vramfit_data::hdf5::Scalar;
-use vramfit_data::inspect;
+use vramfit_data::inspect::{self, name_attributes};
 use vramfit_data::load::{ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet};
 use vramfit_data::order::{RemainderPolicy, SplitMode};
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
@@ -155,28 +155,19 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
 
 /// Returns what to know of a dataset of packed values, which training takes as they are stored.
 fn packing_warning(column: &vramfit_data::load::Column) -> Option<String> {
-    let named = column.packing_attributes().iter().map(|name| format!("`{name}`"));
-    let named: Vec<String> = named.collect();
-    let noun = match named.len() {
-        0 => return None,
-        1 => "attribute",
-        _ => "attributes",
-    };
+    let named = name_attributes(column.packing_attributes())?;
+    let name = column.name();
     let named_fill = |name: &&str| matches!(*name, "_FillValue" | "missing_value");
     if column.packing_attributes().iter().all(named_fill) && !column.stored_as().contains("float") {
         return Some(format!(
-            "`{}` has the {noun} {}, for missing values: these are integers like the others to the model; leave their \
-             rows out of the file",
-            column.name(),
-            named.join(", ")
+            "`{name}` has the {named}, for missing values: these are integers like the others to the model; leave their \
+             rows out of the file"
         ));
     }
     Some(format!(
-        "`{}` has the {noun} {}: the model gets values as they are stored, packed and with fill values for missing \
+        "`{name}` has the {named}: the model gets values as they are stored, packed and with fill values for missing \
          ones; unpack them first, with `xarray.open_dataset(\"in.nc\").drop_encoding().to_netcdf(\"out.nc\")`, or \
-         train with a `vramfit.data.Loader(unpack=True)`",
-        column.name(),
-        named.join(", ")
+         train with a `vramfit.data.Loader(unpack=True)`"
     ))
 }
 

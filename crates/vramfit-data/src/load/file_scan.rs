@@ -18,7 +18,7 @@ use crate::inspect;
 use crate::read::{Dataset, Storage};
 
 /// What the files of a loader have.
-pub(super) struct OpenedFiles {
+pub(super) struct FileScan {
     pub(super) builder: SegmentsBuilder,
     pub(super) columns: Vec<Column>,
     pub(super) bounds: Bounds,
@@ -28,13 +28,13 @@ pub(super) struct OpenedFiles {
     pub(super) index: Option<FileIndex>,
 }
 
-impl OpenedFiles {
+impl FileScan {
     /// Opens the files, but those that the index of the options knows.
     ///
     /// # Errors
     /// `invalid-argument` when a dataset is not there; all that opening a file can fail with.
-    pub(super) fn open(options: &LoaderOptions, files: &[PathBuf]) -> Result<OpenedFiles> {
-        let mut all = OpenedFiles {
+    pub(super) fn open(options: &LoaderOptions, files: &[PathBuf]) -> Result<FileScan> {
+        let mut all = FileScan {
             builder: SegmentsBuilder::new(files, max_reader_bytes(options.budget.0))?,
             columns: Vec::new(),
             bounds: Bounds::new(options),
