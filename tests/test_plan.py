@@ -39,7 +39,8 @@ save = "nothing"
 def test_losses_and_gradients_are_the_same():
     """Sixteen kinds of programs, each cut in four ways.
 
-    They keep nothing, products, every second value, and every second value in host memory.
+    They keep nothing, products in loops that are unrolled, every second value, and every second
+    value in host memory.
     """
     done = run_python(HERE / "plan" / "same_numbers.py", env={"JAX_PLATFORMS": "cpu"}, code=0)
     found = json.loads(done.stdout.splitlines()[-1])
@@ -118,6 +119,57 @@ def test_values_are_offloaded_to_the_host(write_script, tmp_path):
     options = ["--try", "remat,offload", "--json", "-", "--host-budget", "100MiB"]
     done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command, code=1)
     assert json.loads(done.stdout.splitlines()[-1])["meets_budget"] is False
+
+
+UNROLLED = """
+import jax, jax.numpy as jnp
+
+def layer(x, w):
+    return jnp.sin(jnp.sin(x @ w) @ w), None
+
+def loss(ws, x):
+    x, _ = jax.lax.scan(layer, x, ws, unroll=UNROLL)
+    return jnp.mean(x**2)
+
+step = jax.jit(jax.value_and_grad(loss))
+print(step(jnp.ones((8, 256, 256)) * 0.01, jnp.ones((16384, 256)))[0])
+"""
+
+
+def test_loops_are_unrolled_and_rematerialized_in(write_script, tmp_path):
+    """A loop stacks what it keeps, and copies it; where there is none, XLA would merge what is
+    computed again with what was computed before, so that nothing is saved.
+    """
+    found = {}
+    for unroll in ("1", "True"):
+        program, plan = write_script(UNROLLED.replace("UNROLL", unroll)), tmp_path / "plan.toml"
+        options = [
+            "--budget",
+            "1MiB",
+            "--json",
+            "-",
+            "--try",
+            "remat,unroll",
+            "--out",
+            plan,
+            "--force",
+        ]
+        command = ["--", sys.executable, program]
+        done = vramfit("plan", "--gpu", "t4", *options, *command, code=1)
+        found[unroll] = json.loads(done.stdout.splitlines()[-1])
+    peaks = {
+        unroll: {"; ".join(row["moves"]): row["peak_bytes"] for row in result["rows"]}
+        for unroll, result in found.items()
+    }
+    place = f"{Path(program).name}:4 (layer)"
+    everything = f"{place}: recompute everything"
+    unrolled = f"{place}: unroll the loop of 8 iterations"
+    assert unrolled in peaks["1"], peaks
+    # Unrolled by the plan is unrolled by the program.
+    assert peaks["1"][unrolled] == peaks["True"][""]
+    assert peaks["1"][f"{unrolled}, recompute everything"] == peaks["True"][everything]
+    for each in peaks.values():
+        assert each[everything] < each[""] // 2, peaks
 
 
 @pytest.mark.usefixtures("no_compilation_cache")

@@ -18,14 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from vramfit._plan import _evaluate, _sites
-from vramfit._plan._segment import Segment
+from vramfit._plan._segment import Segment, SiteChange
 
 
 class Rewrite:
-    """Rematerializes every site in segments of `length` equations."""
+    """Rematerializes every site in segments of `length` equations, and unrolls loops or not."""
 
     def __init__(self):
-        self.length, self.save, self.chosen = 0, None, None
+        self.length, self.save, self.chosen, self.unrolls = 0, None, None, False
         self.active = False
         self.seen = []
 
@@ -41,19 +41,19 @@ class Rewrite:
     def on_return(self):
         pass
 
-    def segments(self, site):
+    def change(self, site):
         self.seen.append(site.kind)
         result, start = [], 0
         equations = site.jaxpr.equations
         for index, equation in enumerate([*equations, None]):
             if equation is None or equation.is_barrier or index - start == self.length:
                 if index > start:
-                    result.append(self.segment(start, index, site.kind))
+                    result.append(self.segment(start, index))
                 is_barrier = equation is not None and equation.is_barrier
                 start = index + is_barrier
-        return result
+        return SiteChange(tuple(result), site.iterations if self.unrolls else None)
 
-    def segment(self, start, stop, kind):
+    def segment(self, start, stop):
         chosen = tuple(range(start, stop, 2))
         return Segment(
             start,
@@ -62,7 +62,6 @@ class Rewrite:
             saved=chosen if self.chosen == "saved" else (),
             offloaded=chosen if self.chosen == "offloaded" else (),
             offload_inputs=self.chosen == "offloaded",
-            prevent_cse=kind != "scan",
         )
 
 
@@ -93,20 +92,20 @@ def difference(a, b):
     return float(np.max(np.abs(np.asarray(a) - np.asarray(b)))) / scale
 
 
-# Equations of a segment, policy, and what is done with every second value.
+# Equations of a segment, policy, what is done with every second value, and whether loops are
+# unrolled.
 WAYS = (
-    (7, "nothing", None),
-    (1000, "dots", None),
-    (12, None, "saved"),
-    (12, None, "offloaded"),
+    (7, "nothing", None, False),
+    (1000, "dots", None, True),
+    (12, None, "saved", False),
+    (12, None, "offloaded", False),
 )
 found = {}
 for name in sys.argv[1:] or PROGRAMS:
     rewrite.active = False
     plain, calls = gradients(PROGRAMS[name])
     worst, kinds = 0.0, set()
-    for length, save, chosen in WAYS:
-        rewrite.length, rewrite.save, rewrite.chosen = length, save, chosen
+    for rewrite.length, rewrite.save, rewrite.chosen, rewrite.unrolls in WAYS:
         rewrite.active, rewrite.seen = True, []
         planned, planned_calls = gradients(PROGRAMS[name])
         assert planned_calls == calls, (name, planned_calls, calls)

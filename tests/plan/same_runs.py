@@ -1,7 +1,8 @@
 """Compares training runs with and without plans that cut every function everywhere, on the CPU.
 
 Each run of `runs` is made in processes of its own: as it is; with its sites recorded, as the search
-of a plan does; and with plans that rematerialize every site in segments of some equations. Prints
+of a plan does; and with plans that rematerialize every site in segments of some equations, and
+unroll its loop if it is short. Prints
 one JSON object for each: how many sites it has, what was left alone, and the largest difference.
 """
 
@@ -28,6 +29,8 @@ from vramfit._plan._record import SiteRecorder
 
 # Equations of a segment, and its policy.
 CUTS = ((5, "nothing"), (1000, "dots"))
+# The search of a plan unrolls no longer loops.
+MAX_UNROLLED = 16
 # What is computed again in 16 bits is rounded again.
 HALF_PRECISION = {"half_precision", "a_loss_scale_that_adapts"}
 # JAX's own `jax.checkpoint` cannot save a product of complex numbers.
@@ -127,6 +130,7 @@ def cut(site, length, save):
             if index > start:
                 segments.append((start, index))
             start = index + equation["barrier"]
+    iterations = site["iterations"]
     names = ("kind", "definition", "inside", "call", "fingerprint", "structure")
     return SitePlan(
         **{name: site[name] for name in names},
@@ -135,6 +139,7 @@ def cut(site, length, save):
         save=save,
         saved=(),
         offloaded=(),
+        unroll=iterations if iterations in range(2, MAX_UNROLLED + 1) else None,
     )
 
 
@@ -160,7 +165,9 @@ def compare(name, cuts):
             continue
         for group in groups:
             plans = [cut(site, length, save) for site in group]
-            applier = PlanApplier([plan for plan in plans if plan.segments], "plan.toml")
+            applier = PlanApplier(
+                [plan for plan in plans if plan.segments or plan.unroll], "plan.toml"
+            )
             found["planned"] = max(found["planned"], difference(plain, in_child(name, applier)))
     return found
 

@@ -20,7 +20,7 @@ from vramfit._plan._chunk import Chunk
 from vramfit._plan._evaluate import Site
 from vramfit._plan._file import SitePlan
 from vramfit._plan._record import SiteRecorder
-from vramfit._plan._segment import Segment
+from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall
 from vramfit.errors import InvalidFileError
 
@@ -125,7 +125,7 @@ class PlanApplier:
                 if _is_same_function(plan.inside, site.definition):
                     self._differing[plan] = site.definition
 
-    def segments(self, site: Site) -> list[Segment] | None:
+    def change(self, site: Site) -> SiteChange | None:
         """Return what the plan says of a site; None if it says nothing."""
         plans = [plan for plan in self.plans if plan.kind == site.kind]
         fingerprint = site.jaxpr.fingerprint()
@@ -151,7 +151,7 @@ class PlanApplier:
                 f"`{site.definition}` has other shapes or types than in the plan; the plan is "
                 "applied, but its memory figures do not hold"
             )
-        return plan.to_segments()
+        return plan.to_change()
 
     def on_value_read(self, definition: str, line: str) -> None:
         """Refuse to call the function again: its random numbers would be others.

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from vramfit._plan._definition import nested_definition
-from vramfit._plan._jaxpr import JIT, REMATERIALIZED, Equation, FlatJaxpr
-from vramfit._plan._segment import INPUT_NAME, Segment
+from vramfit._plan._jaxpr import JIT, REMATERIALIZED, Equation, FlatJaxpr, has_side_effects
+from vramfit._plan._segment import INPUT_NAME, Segment, SiteChange
 
 # A smaller value is not worth a transfer.
 MIN_OFFLOADED_BYTES = 1 << 20
@@ -37,10 +37,12 @@ class Site:
     depth: int = 0
     # The policy of the program's own `jax.checkpoint`; None keeps nothing.
     policy: Callable[..., Any] | None = None
+    # How often a loop runs its body that may be unrolled; None if it may not, or there is none.
+    iterations: int | None = None
 
 
-# What to rematerialize of a site; None leaves that to the program.
-Choose = Callable[[Site], Sequence[Segment] | None]
+# What to change at a site; None leaves it as the program has it.
+Choose = Callable[[Site], SiteChange | None]
 
 
 def nested_sites(site: Site) -> Iterator[Site]:
@@ -61,7 +63,20 @@ def _nested_site(outer: Site, eqn: Any, closed: Any) -> Site:
         definition=nested_definition(closed.jaxpr, eqn),
         jaxpr=FlatJaxpr(closed),
         policy=eqn.params.get("policy") if _kind(eqn) == "checkpoint" else None,
+        iterations=eqn.params["length"] if _may_be_unrolled(eqn) else None,
     )
+
+
+def _may_be_unrolled(eqn: Any) -> bool:
+    """Return whether an equation is a loop whose iterations nobody sees the order of.
+
+    XLA may run what an unrolled loop prints in another order.
+    """
+    return _kind(eqn) == "scan" and eqn.params["unroll"] == 1 and not has_side_effects(eqn)
+
+
+def _with_cse_prevented(segments: Iterable[Segment], is_prevented: bool) -> tuple[Segment, ...]:
+    return tuple(dataclasses.replace(each, prevent_cse=is_prevented) for each in segments)
 
 
 def evaluate(site: Site, arguments: Sequence[Any], choose: Choose) -> list[Any]:
@@ -70,12 +85,13 @@ def evaluate(site: Site, arguments: Sequence[Any], choose: Choose) -> list[Any]:
     Args:
         site: The function.
         arguments: Arrays or tracers, one for each argument of its jaxpr.
-        choose: Returns what to rematerialize, of this function and of those nested in it.
+        choose: Returns what to change, of this function and of those nested in it.
 
     Returns:
         The results of the jaxpr.
     """
-    return _Evaluation(site, choose).run(site.jaxpr, arguments, choose(site) or ())
+    change = choose(site) or SiteChange()
+    return _Evaluation(site, choose).run(site.jaxpr, arguments, change.segments)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +102,8 @@ class _Function:
     parameter: str
     closed: Any
     jaxpr: FlatJaxpr
-    # What is planned for it; None where the program decides.
-    segments: Sequence[Segment] | None
+    # What is planned for it; None leaves it as the program has it.
+    change: SiteChange | None
     # Whether something is planned for it, or for a function in it.
     is_changed: bool
 
@@ -163,9 +179,9 @@ class _Evaluation:
         functions = self._functions(eqn)
         if not any(function.is_changed for function in functions):
             return bind(equation, operands)
-        if _kind(eqn) == "checkpoint" and functions[0].segments is not None:
+        if _kind(eqn) == "checkpoint" and functions[0].change is not None:
             with _context(equation):
-                return self.run(functions[0].jaxpr, operands, functions[0].segments)
+                return self.run(functions[0].jaxpr, operands, functions[0].change.segments)
         parameters, constants = self._replace_functions(eqn, functions)
         if parameters is None:
             return bind(equation, operands)
@@ -179,16 +195,19 @@ class _Evaluation:
 
     def _plan(self, eqn: Any, parameter: str, closed: Any) -> _Function:
         nested = _nested_site(self._site, eqn, closed)
-        segments = self._choose(nested) if nested.kind else None
-        if segments is not None and nested.kind == "checkpoint":
-            own = eqn.params["prevent_cse"]
-            segments = [dataclasses.replace(segment, prevent_cse=own) for segment in segments]
-        is_changed = segments is not None or any(
+        change = self._choose(nested) if nested.kind else None
+        if change is not None:
+            change = dataclasses.replace(
+                change,
+                segments=_with_cse_prevented(change.segments, _is_cse_prevented(eqn, change)),
+                unroll=change.unroll if _may_be_unrolled(eqn) else None,
+            )
+        is_changed = change is not None or any(
             function.is_changed
             for equation in nested.jaxpr.equations
             for function in self._functions(equation.eqn)
         )
-        return _Function(parameter, closed, nested.jaxpr, segments, is_changed)
+        return _Function(parameter, closed, nested.jaxpr, change, is_changed)
 
     def _replace_functions(
         self, eqn: Any, functions: Sequence[_Function]
@@ -209,6 +228,9 @@ class _Evaluation:
             parameters[name] = tuple(made)
             return parameters, []
         [closed] = made
+        [function] = functions
+        if function.change is not None and function.change.unroll is not None:
+            parameters["unroll"] = min(function.change.unroll, parameters["length"])
         if closed.consts and _kind(eqn) == "scan":
             closed, constants = _hoist_constants(closed)
             _add_scan_constants(parameters, len(constants))
@@ -222,8 +244,9 @@ class _Evaluation:
         """Return a closed jaxpr that computes the same, with what is planned for it."""
         from jax._src import linear_util
 
+        change = function.change or SiteChange()
         wrapped = linear_util.wrap_init(
-            lambda *arguments: self.run(function.jaxpr, arguments, function.segments or ()),
+            lambda *arguments: self.run(function.jaxpr, arguments, change.segments),
             debug_info=function.closed.jaxpr.debug_info,
         )
         with eqn.ctx.manager:
@@ -316,6 +339,16 @@ def _add_scan_constants(parameters: dict[str, Any], count: int) -> None:
     parameters["num_consts"] += count
     if "linear" in parameters:  # until JAX 0.10.1
         parameters["linear"] = (False,) * count + tuple(parameters["linear"])
+
+
+def _is_cse_prevented(eqn: Any, change: SiteChange) -> bool:
+    """Return whether XLA must be kept from merging the two computations of a segment.
+
+    It cannot merge them in the body of a loop; one that is unrolled as a whole is none any more.
+    """
+    if _kind(eqn) == "scan":
+        return bool(max(eqn.params["unroll"], change.unroll or 1) >= eqn.params["length"])
+    return bool(eqn.params.get("prevent_cse", True))
 
 
 def _kind(eqn: Any) -> str:

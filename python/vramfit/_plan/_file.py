@@ -10,7 +10,7 @@ from typing import Any
 from vramfit._plan import _edits
 from vramfit._plan._chunk import Chunk
 from vramfit._plan._edits import Edit
-from vramfit._plan._segment import NAMED_POLICIES, Segment
+from vramfit._plan._segment import NAMED_POLICIES, Segment, SiteChange
 from vramfit.errors import InvalidFileError, IoError
 
 SCHEMA = 2
@@ -40,25 +40,25 @@ class SitePlan:
     offloaded: tuple[int, ...]
     # Whether what enters the segments is offloaded.
     offload_inputs: bool = False
+    # The `unroll` of the `jax.lax.scan` whose body it is; None leaves it to the program.
+    unroll: int | None = None
 
-    def to_segments(self) -> list[Segment]:
-        """Return the segments as a jaxpr is evaluated by them."""
-        result = []
+    def to_change(self) -> SiteChange:
+        """Return the change as a jaxpr is evaluated by it."""
+        segments = []
         for start, stop in self.segments:
             within = range(start, stop)
-            result.append(
+            segments.append(
                 Segment(
                     start,
                     stop,
                     self.save,
                     tuple(index for index in self.saved if index in within),
                     tuple(index for index in self.offloaded if index in within),
-                    # In the body of a scan XLA cannot merge the two computations anyway.
-                    prevent_cse=self.kind != "scan",
-                    offload_inputs=self.offload_inputs,
+                    self.offload_inputs,
                 )
             )
-        return result
+        return SiteChange(tuple(segments), self.unroll)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +117,15 @@ def _chunk(entry: dict[str, Any]) -> Chunk:
     return chunk
 
 
+def _unroll(entry: dict[str, Any]) -> int | None:
+    if "unroll" not in entry:
+        return None
+    unroll = int(entry["unroll"])
+    if entry["kind"] != "scan" or unroll < 2:
+        raise ValueError(f"`unroll` is {unroll} for the kind `{entry['kind']}`")
+    return unroll
+
+
 def _site(entry: dict[str, Any]) -> SitePlan:
     save = entry.get("save")
     if save is not None and save not in NAMED_POLICIES:
@@ -143,6 +152,7 @@ def _site(entry: dict[str, Any]) -> SitePlan:
         saved=tuple(int(index) for index in entry.get("saved", [])),
         offloaded=tuple(int(index) for index in entry.get("offloaded", [])),
         offload_inputs=bool(entry.get("offload_inputs", False)),
+        unroll=_unroll(entry),
     )
     for index in (*plan.saved, *plan.offloaded):
         if not any(start <= index < stop for start, stop in segments):

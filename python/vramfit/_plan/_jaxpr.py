@@ -49,8 +49,9 @@ class Equation:
     @property
     def is_barrier(self) -> bool:
         """Return whether no segment can contain it: it must be evaluated exactly once."""
-        is_effect = any(map(_is_side_effect, self.eqn.effects))
-        return is_effect or self.name in REMATERIALIZED or _is_unrepeatable(self.eqn)
+        if has_side_effects(self.eqn) or self.name in REMATERIALIZED:
+            return True
+        return _is_unrepeatable(self.eqn)
 
     @property
     def is_collective(self) -> bool:
@@ -58,12 +59,12 @@ class Equation:
         return self.name in _COLLECTIVES
 
 
-def _is_side_effect(effect: Any) -> bool:
-    """Return whether it matters how often an effect happens.
+def has_side_effects(eqn: Any) -> bool:
+    """Return whether it matters how often and when an equation is evaluated.
 
     A collective has an effect that only says which axis it needs.
     """
-    return type(effect).__name__ != "NamedAxisEffect"
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
 def _is_unrepeatable(eqn: Any) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from vramfit._plan._evaluate import Site, nested_sites
-from vramfit._plan._segment import Segment
+from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall
 
 
@@ -51,7 +50,7 @@ class SiteRecorder:
             for each in (site, *nested_sites(site)):
                 self._record(each)
 
-    def segments(self, site: Site) -> Sequence[Segment] | None:
+    def change(self, site: Site) -> SiteChange | None:
         """Return None: the program is recorded as it is."""
         return None
 
@@ -90,6 +89,7 @@ class SiteRecorder:
                 "inside": site.inside,
                 "depth": site.depth,
                 "call": self._calls + 1,
+                "iterations": site.iterations,
                 "fingerprint": fingerprint,
                 "structure": site.jaxpr.structure(),
                 "input_bytes": site.jaxpr.input_bytes,

@@ -7,13 +7,13 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from vramfit._plan import _file, _sites
 from vramfit._plan._apply import PlanApplier
 from vramfit._plan._evaluate import Site
-from vramfit._plan._segment import Segment
+from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall
 from vramfit.errors import InvalidFileError
 
@@ -84,9 +84,9 @@ class _CurrentPlanner:
     def on_trace(self, site: Site, traced: TracedCall) -> None:
         _current.planner.on_trace(site, traced)
 
-    def segments(self, site: Site) -> Sequence[Segment] | None:
-        segments: Sequence[Segment] | None = _current.planner.segments(site)
-        return segments
+    def change(self, site: Site) -> SiteChange | None:
+        change: SiteChange | None = _current.planner.change(site)
+        return change
 
     def on_value_read(self, definition: str, line: str) -> None:
         _current.planner.on_value_read(definition, line)

@@ -124,8 +124,9 @@ class PlanFunction:
             vary: Values of symbolic dimensions in shapes of the arguments, which
                 `jax.export.symbolic_shape` makes. Of a `range` the largest number that fits is
                 searched; any other sequence is searched value by value.
-            moves: What may be changed: ``"remat"``, ``"offload"``, ``"compiler"``, ``"pool"``. By
-                default all, but values are offloaded only if nothing fits otherwise.
+            moves: What may be changed: ``"remat"``, ``"offload"``, ``"chunk"``, ``"unroll"``,
+                ``"compiler"``, ``"pool"``. By default all, but values are offloaded and loops
+                unrolled only if nothing fits otherwise.
             host_budget: Bytes of pinned host memory that offloaded values may take.
             max_trials: Runs at most; 32 by default.
             limit: Bytes that JAX's pool may use.

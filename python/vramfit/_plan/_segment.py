@@ -1,4 +1,4 @@
-"""Segments: ranges of equations that are rematerialized as one, and what is kept of them."""
+"""Changes of a site: ranges of equations that are rematerialized as one, and unrolled loops."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Segment:
     # Names of the results of chosen equations, by the equation's index; saved and offloaded.
     saved: tuple[int, ...] = ()
     offloaded: tuple[int, ...] = ()
-    prevent_cse: bool = True
     # Whether the activations among its inputs are offloaded.
     offload_inputs: bool = False
+    # Whether XLA would merge the two computations.
+    prevent_cse: bool = True
 
     def names(self, collectives: Iterable[int]) -> dict[int, str]:
         """Return the name for `jax.ad_checkpoint.checkpoint_name` of each chosen equation.
@@ -65,3 +66,13 @@ class Segment:
         own = getattr(policies, NAMED_POLICIES[self.save])
         both: Callable[..., Any] = policies.save_from_both_policies(own, named)
         return both
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteChange:
+    """What a plan changes at one site."""
+
+    # In order, and disjoint.
+    segments: tuple[Segment, ...] = ()
+    # The `unroll` of the `jax.lax.scan` whose body the site is; None leaves it to the program.
+    unroll: int | None = None

@@ -15,12 +15,12 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import Site, evaluate
-from vramfit._plan._segment import Segment
+from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall, trace
 
 # Functions whose first argument is differentiated.
@@ -41,8 +41,8 @@ class Planner(Protocol):
     def on_trace(self, site: Site, traced: TracedCall) -> None:
         """Take note of a function that was traced."""
 
-    def segments(self, site: Site) -> Sequence[Segment] | None:
-        """Return what to rematerialize; None leaves that to the program."""
+    def change(self, site: Site) -> SiteChange | None:
+        """Return what to change; None leaves the site as the program has it."""
 
     def on_value_read(self, definition: str, line: str) -> None:
         """Take note of a function that reads a value, so that it cannot be traced.
@@ -121,7 +121,7 @@ def as_site(function: Callable[..., Any], kind: str, planner: Planner) -> Callab
                 own_depth = depth if kind == "grad" else depth - 1
                 site = Site(kind, definition, definition, traced.jaxpr, own_depth)
                 planner.on_trace(site, traced)
-                result = traced.rebuild(evaluate(site, traced.arguments, planner.segments))
+                result = traced.rebuild(evaluate(site, traced.arguments, planner.change))
         if depth == 0:
             planner.on_return()
         return result

@@ -46,8 +46,12 @@ impl PlanSettings {
 impl SitePlan {
     fn edit(&self) -> String {
         let place = short_name(&self.definition);
+        let unroll = self.unroll.map(|_| "pass `unroll=True` to its `jax.lax.scan`");
         if self.segments.is_empty() {
-            return format!("{place}: call the functions in it without `jax.jit`");
+            return format!(
+                "{place}: {}",
+                unroll.unwrap_or("call the functions in it without `jax.jit`")
+            );
         }
         let policy = self.policy();
         let arguments = |more: &str| match &policy {
@@ -59,16 +63,17 @@ impl SitePlan {
                 let policy = policy.as_deref().unwrap_or("None");
                 format!("{place}: give its `jax.checkpoint` `policy={policy}`")
             }
+            SiteKind::Scan if self.unroll.is_some() => {
+                let call = checkpoint_call("body", &arguments(""));
+                format!("{place}: pass `{call}` and `unroll=True` to `jax.lax.scan`")
+            }
             // In the body of a scan XLA cannot merge the two computations.
             SiteKind::Scan => {
                 let arguments = arguments("prevent_cse=False, ");
                 format!("{place}: pass `jax.checkpoint(body, {arguments})` to `jax.lax.scan`")
             }
             SiteKind::Grad | SiteKind::ShardMap => {
-                let call = match arguments("") {
-                    none if none.is_empty() => "jax.checkpoint(layer)".to_owned(),
-                    arguments => format!("jax.checkpoint(layer, {arguments})"),
-                };
+                let call = checkpoint_call("layer", &arguments(""));
                 match self.segments.len() {
                     1 => format!("{place}: call what takes most memory in it through `{call}`"),
                     count => {
@@ -102,5 +107,12 @@ impl SitePlan {
             _ => return None,
         };
         Some(format!("jax.checkpoint_policies.{name}"))
+    }
+}
+
+fn checkpoint_call(function: &str, arguments: &str) -> String {
+    match arguments {
+        "" => format!("jax.checkpoint({function})"),
+        arguments => format!("jax.checkpoint({function}, {arguments})"),
     }
 }

@@ -8,6 +8,8 @@
 //! | `options` | what can be done at one site |
 //! | `partial` | the same for only a part of a function |
 //! | `offload` | what to keep in host memory |
+//! | `unroll` | which loops to compile without a loop |
+//! | `moves` | what a search may change |
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
 //! | `chunk` | what of `jax.vmap` to compute for some elements at a time |
@@ -23,6 +25,7 @@
 mod chunk;
 mod edit;
 mod largest;
+mod moves;
 mod offload;
 mod options;
 mod partial;
@@ -35,9 +38,11 @@ mod selection;
 mod settings;
 mod site;
 mod strategy;
+mod unroll;
 
 pub use chunk::{Chunk, MappedFunction, MappingTransform};
 pub use largest::{LargestNumber, LargestSearch, Measured};
+pub use moves::{Moves, When};
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
 pub use program_edit::{
@@ -47,4 +52,4 @@ pub use progression::Progression;
 pub use row::{CostKind, Row, lowest_peak, pareto_front, recommend};
 pub use settings::PlanSettings;
 pub use site::{Equation, LeftAlone, LeftAloneReason, RecordedSites, Site, SiteKind};
-pub use strategy::{Moves, Offload, Strategy};
+pub use strategy::Strategy;

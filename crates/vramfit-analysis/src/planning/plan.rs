@@ -63,6 +63,9 @@ pub struct SitePlan {
     /// needs it: values of earlier equations, and arguments that are of the same shape as a result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub offload_inputs: bool,
+    /// How many iterations of the loop whose body it is are compiled one after the other: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unroll: Option<u64>,
     /// The lines of the equations that are kept or offloaded, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_lines: Vec<String>,
@@ -107,11 +110,12 @@ impl SitePlan {
             saved: Vec::new(),
             offloaded: Vec::new(),
             offload_inputs: false,
+            unroll: None,
             kept_lines: Vec::new(),
         }
     }
 
-    /// Says why its segments cannot be those of a function, if they cannot.
+    /// Says why it cannot be the plan for a function, if it cannot.
     fn check(&self) -> std::result::Result<(), String> {
         let name = short_name(&self.definition);
         let mut position = 0;
@@ -126,6 +130,11 @@ impl SitePlan {
                 "{name}: a segment ends at {position}, and there are {} equations",
                 self.equations
             ));
+        }
+        if let Some(unroll) = self.unroll
+            && (self.kind != SiteKind::Scan || unroll < 2)
+        {
+            return Err(format!("{name}: `unroll` is {unroll}, or it is no loop's"));
         }
         let is_inside = |index: &usize| {
             let mut segments = self.segments.iter();
@@ -145,8 +154,11 @@ impl SitePlan {
     /// Describes it in a few words.
     pub fn describe(&self) -> String {
         let place = short_name(&self.definition);
+        let unrolled = self.unroll.map(|count| format!("unroll the loop of {count} iterations"));
         if self.segments.is_empty() {
-            return format!("{place}: inline the calls of `jax.jit` in it");
+            let change =
+                unrolled.unwrap_or_else(|| "inline the calls of `jax.jit` in it".to_owned());
+            return format!("{place}: {change}");
         }
         let kept = match self.save.as_deref() {
             Some("nothing") => "recompute everything".to_owned(),
@@ -174,6 +186,10 @@ impl SitePlan {
         let kept = match self.offload_inputs {
             true => format!("{kept}, offload its inputs to the host"),
             false => kept,
+        };
+        let kept = match unrolled {
+            Some(unrolled) => format!("{unrolled}, {kept}"),
+            None => kept,
         };
         match (self.kind, self.segments.len()) {
             (SiteKind::Grad | SiteKind::ShardMap, 1) => {

@@ -32,6 +32,9 @@ pub struct Site {
     pub depth: u32,
     /// Which of the calls of differentiated functions that was, from 1.
     pub call: u64,
+    /// How often the loop runs whose body it is; `None` where it may not be unrolled, or there is none.
+    #[serde(default)]
+    pub iterations: Option<u64>,
     /// Digest of its jaxpr with shapes and types.
     pub fingerprint: String,
     /// Digest of its jaxpr without shapes and types.

@@ -2,6 +2,7 @@
 //! only and with values in host memory, then the best of them together, with more memory what does not fit otherwise.
 
 use super::chunk::{Chunk, ChunkSearch, MappedFunction};
+use super::moves::{Moves, When};
 use super::offload::offload_variants;
 use super::options::{SiteOption, other_divisions, own_share, site_options};
 use super::partial::partial_variants;
@@ -9,6 +10,7 @@ use super::plan::{Plan, SitePlan};
 use super::row::{Row, pareto_front};
 use super::settings::PlanSettings;
 use super::site::{Site, SiteKind};
+use super::unroll::{unroll_option, unroll_variants};
 use crate::allocator::AllocatorKind;
 use crate::settings::MAX_FRACTION;
 
@@ -29,39 +31,6 @@ const MAX_OFFLOADED_SITES: usize = 2;
 const ROUNDS: usize = 4;
 /// Rows of which a variant with other settings is measured.
 const MAX_VARIANTS: usize = 3;
-
-/// What a search may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moves {
-    /// What is recomputed in the backward pass.
-    pub remat: bool,
-    /// How much of what is mapped by `jax.vmap` is computed at a time.
-    pub chunk: bool,
-    /// Settings of the compiler.
-    pub compiler: bool,
-    /// Whether XLA's latency-hiding scheduler, which takes memory to overlap transfers and computation, is
-    /// on and may be turned off.
-    pub scheduler: bool,
-    /// Whether the pool grows on demand and may be preallocated.
-    pub preallocation: bool,
-    /// Whether another allocator may be used.
-    pub allocator: bool,
-    /// What is kept in host memory.
-    pub offload: Offload,
-    /// What the pool may have with [`MAX_FRACTION`] of the GPU, in bytes; `None` where its size is given.
-    pub larger_pool_bytes: Option<u64>,
-}
-
-/// Whether values may be kept in pinned host memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offload {
-    /// Not at all.
-    Never,
-    /// Only where nothing fits without: a transfer takes longer than most computations.
-    IfNothingFits,
-    /// Also where something fits.
-    Always,
-}
 
 /// A site, and what can be done at it.
 #[derive(Clone, Debug)]
@@ -95,13 +64,16 @@ impl Strategy {
     /// Returns the strategy for the sites of a program, and for what it maps.
     pub fn new(sites: &[Site], mapped: &[MappedFunction], moves: Moves) -> Self {
         let mapped = if moves.chunk { mapped } else { &[] };
-        let mut relevant: Vec<&Site> = sites.iter().filter(|_| moves.remat).collect();
+        let mut relevant: Vec<&Site> = sites.iter().collect();
         relevant.sort_by_key(|site| std::cmp::Reverse(site.made_bytes()));
-        let searched = relevant
-            .into_iter()
-            .map(|site| SiteOptions { site: site.clone(), options: site_options(site) });
-        let mut sites: Vec<SiteOptions> =
-            searched.filter(|searched| !searched.options.is_empty()).collect();
+        let searched = relevant.into_iter().map(|site| {
+            let options = if moves.remat { site_options(site) } else { Vec::new() };
+            SiteOptions { site: site.clone(), options }
+        });
+        let can_unroll = |site: &Site| moves.unroll != When::Never && unroll_option(site).is_some();
+        let mut sites: Vec<SiteOptions> = searched
+            .filter(|searched| !searched.options.is_empty() || can_unroll(&searched.site))
+            .collect();
         let joint = joint_plans(&sites);
         sites.truncate(MAX_SITES);
         Strategy { sites, joint, chunks: ChunkSearch::new(mapped), moves, round: 0 }
@@ -136,7 +108,7 @@ impl Strategy {
             let mut plans = match self.round {
                 1 => [self.joint.clone(), self.single_options()].concat(),
                 2 => [self.refinements(rows), self.joint_variants(rows)].concat(),
-                3 => self.combinations(rows),
+                3 => [self.unrolled_variants(rows), self.combinations(rows)].concat(),
                 _ => Vec::new(),
             };
             // Before the sites, which are many, and again when their best are known.
@@ -172,11 +144,8 @@ impl Strategy {
             _ => None,
         });
         let is_met = is_met(rows);
-        let is_offload_wanted = match self.moves.offload {
-            Offload::Never => false,
-            Offload::IfNothingFits => !is_met,
-            Offload::Always => true,
-        };
+        let is_offload_wanted = self.moves.offload.is_wanted(is_met);
+        let is_unroll_wanted = self.moves.unroll.is_wanted(is_met);
         let mut plans = Vec::new();
         for (index, searched) in self.sites.iter_mut().enumerate() {
             let mut options = partial_variants(&searched.site, &searched.options, rows);
@@ -189,9 +158,20 @@ impl Strategy {
             if is_offload_wanted && index < MAX_OFFLOADED_SITES {
                 options.extend(offload_variants(&searched.options, rows));
             }
+            if is_unroll_wanted {
+                options.extend(unroll_option(&searched.site));
+            }
             plans.extend(searched.add_options(options));
         }
         plans
+    }
+
+    /// Rematerializes in loops that are unrolled, where that alone saves something.
+    fn unrolled_variants(&mut self, rows: &[Row]) -> Vec<Plan> {
+        let sites = self.sites.iter_mut();
+        let variants = sites
+            .flat_map(|searched| searched.add_options(unroll_variants(&searched.options, rows)));
+        variants.collect()
     }
 
     /// Tries other options of each site of the best joint plan, where no plan of one site saves as much: so of

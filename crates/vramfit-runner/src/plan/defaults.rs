@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use vramfit_analysis::planning::{Moves, Offload};
+use vramfit_analysis::planning::{Moves, When};
 use vramfit_base::Bytes;
 use vramfit_model::gpu::{Gpu, GpuSelection};
 use vramfit_model::run_config::{RunConfig, StepLimit};
@@ -29,9 +29,10 @@ pub fn all_moves(gpu: &Gpu, options: &Options) -> Moves {
         chunk: true,
         // Where both are the same memory, nothing is gained.
         offload: match gpu.shares_host_memory {
-            true => Offload::Never,
-            false => Offload::IfNothingFits,
+            true => When::Never,
+            false => When::NothingFits,
         },
+        unroll: When::NothingFits,
         compiler: options.remat.is_none(),
         scheduler: options.latency_hiding.is_none(),
         preallocation: options.preallocate.is_none(),

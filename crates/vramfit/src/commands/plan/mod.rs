@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::Value;
-use vramfit_analysis::planning::{Moves, Offload};
+use vramfit_analysis::planning::{Moves, When};
 use vramfit_analysis::{Bytes, Error, Result};
 use vramfit_base::duration::parse_duration;
 use vramfit_model::gpu::{Calibration, Gpu, GpuSelection};
@@ -139,6 +139,9 @@ enum Move {
     Offload,
     /// How much of what `jax.vmap` maps is computed at a time
     Chunk,
+    /// Loops of at most 16 iterations, compiled without a loop; by default only where nothing fits
+    /// without, and with --fastest
+    Unroll,
     /// XLA's own rematerialization pass and its scheduler
     Compiler,
     /// A larger fraction of GPU memory for JAX's pool, and what cures fragmentation
@@ -150,16 +153,22 @@ impl Args {
     fn moves(&self, gpu: &Gpu) -> Moves {
         let all = all_moves(gpu, &Options::from(&self.pool));
         let tries = |one: Move| self.moves.is_empty() || self.moves.contains(&one);
+        // What is tried by default only where nothing fits is tried in any case where it is named.
+        let when = |one: Move, default: When| match default {
+            When::NothingFits if self.moves.contains(&one) => When::Always,
+            default if tries(one) => default,
+            _ => When::Never,
+        };
         let is_open = self.budget.is_none() && tries(Move::Pool);
         Moves {
             remat: tries(Move::Remat),
             chunk: tries(Move::Chunk),
             compiler: tries(Move::Compiler),
             scheduler: tries(Move::Compiler) && all.scheduler,
-            offload: match all.offload {
-                Offload::IfNothingFits if self.moves.contains(&Move::Offload) => Offload::Always,
-                all if tries(Move::Offload) => all,
-                _ => Offload::Never,
+            offload: when(Move::Offload, all.offload),
+            unroll: match self.fastest {
+                true if self.moves.is_empty() => When::Always,
+                _ => when(Move::Unroll, all.unroll),
             },
             preallocation: all.preallocation && is_open,
             allocator: all.allocator && is_open,
