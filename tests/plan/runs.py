@@ -781,6 +781,96 @@ def derivatives_of_the_users():
     return train(loss, weights(), data())
 
 
+def gradients_that_the_user_defines_with_draws():
+    """JAX's own `jax.custom_gradient` calls the program's function."""
+    rng = np.random.default_rng(5)
+
+    @jax.custom_gradient
+    def quantize(x):
+        return jnp.round(x * 16 + rng.random(x.shape[-1])) / 16, lambda g: g
+
+    def loss(ws, x):
+        for w in ws:
+            x = jax.vmap(quantize)(quantize(layer(x, w)))
+        return jnp.mean(x**2)
+
+    return train(loss, weights(), data()), rng.random()
+
+
+def rules_that_know_zero_tangents():
+    rng = np.random.default_rng(6)
+
+    @jax.custom_jvp
+    def scaled(x, scale):
+        return x * scale * rng.random()
+
+    def rule(primals, tangents):
+        x, scale = primals
+        zero = jax.custom_derivatives.SymbolicZero
+        given = [tangent for tangent in tangents if not isinstance(tangent, zero)]
+        return x * scale * rng.random(), sum(given, jnp.zeros_like(x)) * len(given)
+
+    scaled.defjvp(rule, symbolic_zeros=True)
+
+    def loss(ws, x):
+        for w in ws:
+            x = scaled(layer(x, w), 0.5) + scaled(x, jnp.tanh(jnp.sum(w)))
+        return jnp.mean(x**2)
+
+    return train(loss, weights(), data()), rng.random()
+
+
+def _log_of_rules(transform):
+    """Draw in functions, in their rules and between them: the order decides what is drawn."""
+    rng, calls = np.random.default_rng(7), []
+
+    @jax.custom_vjp
+    def drop(x):
+        calls.append("function")
+        return x * rng.random(x.shape[-1])
+
+    def forward(x):
+        calls.append("rule")
+        mask = rng.random(x.shape[-1])
+        return x * mask, mask
+
+    drop.defvjp(forward, lambda mask, g: (g * mask,))
+
+    @jax.custom_jvp
+    def soft(x):
+        calls.append("function of jvp")
+        return jnp.log1p(jnp.exp(x)) * rng.random()
+
+    @soft.defjvp
+    def _(primals, tangents):
+        calls.append("rule of jvp")
+        return soft(primals[0]), tangents[0] * rng.random()
+
+    def block(x, w):
+        return soft(drop(layer(x, w)))
+
+    def loss(ws, x):
+        for w in ws:
+            x = transform(block)(x, w) * rng.random()
+        return jnp.mean(x**2)
+
+    return train(loss, weights(2), data(8), compiled=True), rng.random(), calls
+
+
+def rules_in_functions_that_are_traced_for_themselves():
+    def in_a_branch(block):
+        return lambda x, w: jax.lax.cond(jnp.sum(w) > 0, block, lambda x, w: 2 * block(x, w), x, w)
+
+    def in_a_scan(block):
+        return lambda x, w: jax.lax.scan(lambda x, _: (block(x, w), None), x, None, length=2)[0]
+
+    def in_a_map(block):
+        return lambda x, w: jax.lax.map(lambda row: block(row, w), x)
+
+    transforms = (jax.checkpoint, jax.jit, in_a_branch, in_a_scan, in_a_map)
+    return [_log_of_rules(transform) for transform in transforms]
+
+
 def frozen_weights_and_target_network():
     def loss(p, x):
         target = jax.lax.stop_gradient(network(p["target"], x))

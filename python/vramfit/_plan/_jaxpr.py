@@ -69,7 +69,7 @@ def has_side_effects(eqn: Any) -> bool:
 
 def _is_unrepeatable(eqn: Any) -> bool:
     """Return whether an equation is one that may have another result when it is evaluated again."""
-    inner = (each for jaxpr in _inner_jaxprs(eqn) for each in jaxpr.eqns)
+    inner = (each for jaxpr in inner_jaxprs(eqn.params) for each in jaxpr.eqns)
     return str(eqn.primitive.name) in _UNREPEATABLE or any(map(_is_unrepeatable, inner))
 
 
@@ -243,7 +243,7 @@ def count_flops(eqn: Any) -> int:
         kernel = eqn.invars[1].aval
         out_features = int(kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
         return 2 * results * int(kernel.size) // max(1, out_features)
-    inner = [*_inner_jaxprs(eqn)]
+    inner = [*inner_jaxprs(eqn.params)]
     if not inner:
         return results
     repeats = int(eqn.params.get("length", 1)) if name == "scan" else 1
@@ -251,8 +251,9 @@ def count_flops(eqn: Any) -> int:
     return total
 
 
-def _inner_jaxprs(eqn: Any) -> Iterator[Any]:
-    for value in eqn.params.values():
+def inner_jaxprs(parameters: dict[str, Any]) -> Iterator[Any]:
+    """Yield the jaxprs among the parameters of an equation."""
+    for value in parameters.values():
         for each in value if isinstance(value, (tuple, list)) else (value,):
             jaxpr = getattr(each, "jaxpr", each)
             if hasattr(jaxpr, "eqns"):
