@@ -424,6 +424,62 @@ def test_a_plan_for_another_program_is_refused(write_script, tmp_path, function,
     assert "does not fit the program" in done.stderr
     assert reason in done.stderr
     assert "make the plan again" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+RAGGED = """
+import sys
+import jax, jax.numpy as jnp
+
+def loss(ws, x, depth):
+    for w in ws[:depth]:
+        x = jnp.sin(x @ w)
+    return jnp.mean(x**2)
+
+ws, rows = [jnp.eye(8)] * 4, jnp.ones((96, 8))
+for depth in (2, 4):
+    step = jax.jit(jax.value_and_grad(lambda ws, x, depth=depth: loss(ws, x, depth)))
+    for start in range(0, 96, int(sys.argv[1])):
+        value, _ = step(ws, rows[start : start + int(sys.argv[1])])
+    print(value)
+"""
+RECORD = """
+import runpy, sys
+import jax
+from vramfit._plan import _sites
+from vramfit._plan._record import SiteRecorder
+
+_sites.install(jax, SiteRecorder(sys.argv[1]))
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_last_batch_of_another_size_does_not_end_the_program(write_script, tmp_path):
+    """JAX traces a function anew for it: nothing of a plan is missing then."""
+    program, sites, plan = write_script(RAGGED), tmp_path / "sites.jsonl", tmp_path / "plan.toml"
+    run_python("-c", RECORD, sites, program, 32, code=0, env={"JAX_PLATFORMS": "cpu"})
+    entries = [json.loads(line) for line in sites.read_text().splitlines()]
+    assert [entry["call"] for entry in entries] == [1, 2]
+    plan.write_text(PLAN.partition("[[site]]")[0] + "".join(map(_to_entry, entries)))
+    [one, other] = (
+        vramfit("run", *options, "--", sys.executable, program, 20, JAX_PLATFORMS="cpu", code=0)
+        for options in ([], ["--plan", plan])
+    )
+    assert one.stdout == other.stdout
+    assert len(one.stdout.split()) == 2
+    # Of the later entry alone nothing is met before its turn.
+    plan.write_text(PLAN.partition("[[site]]")[0] + _to_entry(entries[1]))
+    options = ["--plan", plan, "--", sys.executable, program, 20]
+    assert vramfit("run", *options, JAX_PLATFORMS="cpu", code=0).stdout == one.stdout
+
+
+def _to_entry(site):
+    names = ("kind", "definition", "inside", "call", "fingerprint", "structure")
+    lines = [f"{name} = {json.dumps(site[name])}" for name in names]
+    count = len(site["equations"])
+    lines += [f"equations = {count}", f"segments = [[0, {count}]]", 'save = "nothing"']
+    return "\n[[site]]\n" + "\n".join(lines) + "\n"
 
 
 @pytest.mark.fast

@@ -797,6 +797,15 @@ def gradients_that_the_user_defines_with_draws():
     return train(loss, weights(), data()), rng.random()
 
 
+def a_reverse_jacobian():
+    @jax.jit
+    def step(ws, x):
+        return descend(ws, jax.jacrev(lambda ws, x: jnp.mean(network(ws, x) ** 2))(ws, x))
+
+    rows = jax.jacrev(lambda w: layer(data(), w).sum(0))(weights()[0])
+    return step(step(weights(), data()), data()), rows
+
+
 def rules_that_know_zero_tangents():
     rng = np.random.default_rng(6)
 

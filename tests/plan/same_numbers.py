@@ -38,7 +38,7 @@ class Rewrite:
     def on_value_read(self, definition, line):
         raise AssertionError(f"{definition} reads a value at {line}")
 
-    def on_return(self):
+    def on_return(self, definition, jaxpr):
         pass
 
     def change(self, site):

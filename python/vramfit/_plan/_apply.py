@@ -9,8 +9,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vramfit import _stderr
@@ -19,7 +20,8 @@ from vramfit._plan import _chunk, _edits, _file, _sites
 from vramfit._plan._chunk import Chunk
 from vramfit._plan._evaluate import Site
 from vramfit._plan._file import SitePlan
-from vramfit._plan._record import SiteRecorder
+from vramfit._plan._jaxpr import FlatJaxpr
+from vramfit._plan._record import CallCounter, SiteRecorder
 from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall
 from vramfit.errors import InvalidFileError
@@ -46,6 +48,7 @@ def install(jax: Any) -> None:
         applier = PlanApplier(plan.sites, path)
         _sites.install(jax, applier)
         atexit.register(applier.warn_of_unmet)
+        _print_without_traceback(applier.is_refusal)
     if plan.chunks and not record:
         chunks = ChunkApplier(plan.chunks)
         _chunk.install(jax, chunks)
@@ -55,6 +58,19 @@ def install(jax: Any) -> None:
     if applied := os.environ.get(APPLIED):
         with open(applied, "ab"):
             pass
+
+
+def _print_without_traceback(is_refusal: Callable[[BaseException], bool]) -> None:
+    """Have Python print a plan's refusal alone: the frames of JAX in between say nothing."""
+    others = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        if is_refusal(error):
+            _stderr.write_line(f"vramfit: {error}")
+        else:
+            others(kind, error, traceback)
+
+    sys.excepthook = hook
 
 
 class AppliedEdits:
@@ -97,7 +113,8 @@ class PlanApplier:
         self.plans = plans
         self._path = path
         self._is_counted = is_counted
-        self._calls = 0
+        self._calls = CallCounter()
+        self._refusal: InvalidFileError | None = None
         self._met: set[SitePlan] = set()
         # Entries of functions that were traced, and did not have their fingerprint.
         self._differing: dict[SitePlan, str] = {}
@@ -138,11 +155,11 @@ class PlanApplier:
         # Of two functions that compute the same, the one that is defined there.
         plan = next((plan for plan in same if plan.definition == site.definition), same[0])
         if plan.equations != len(site.jaxpr.equations):
-            raise InvalidFileError(
+            raise self._refuse(
                 f"the plan `{self._path}` does not fit `{site.definition}`",
-                cause=f"the plan divides {plan.equations} equations, and the function has "
+                f"the plan divides {plan.equations} equations, and the function has "
                 f"{len(site.jaxpr.equations)}",
-                hint=_AGAIN,
+                _AGAIN,
             )
         with self._lock:
             self._met.add(plan)
@@ -159,44 +176,56 @@ class PlanApplier:
         Raises:
             InvalidFileError: Always.
         """
-        raise InvalidFileError(
+        raise self._refuse(
             f"the plan `{self._path}` cannot be applied to `{definition}`",
-            cause=f"it reads a value at {line or 'a line of a library'}, which it did not when the "
+            f"it reads a value at {line or 'a line of a library'}, which it did not when the "
             "plan was made, and calling it again could change the result",
-            hint="remove the entry with this function from the plan",
+            "remove the entry with this function from the plan",
         )
 
-    def on_return(self) -> None:
+    def on_return(self, definition: str, jaxpr: FlatJaxpr | None) -> None:
         """Refuse the plan as soon as it is certain that it is of another program.
 
+        That is so when none of its entries was met where the first was when the plan was made. Of a
+        plan that is applied, another entry may be met later: what no entry is of runs as it is.
+
         Raises:
-            InvalidFileError: If an entry was not met where it was when the plan was made.
+            InvalidFileError: If it is.
         """
         with self._lock:
-            self._calls += 1
-            unmet = [
-                plan
-                for plan in self.plans
-                if plan not in self._met and (not self._is_counted or plan.call <= self._calls)
-            ]
+            self._calls.add(definition, jaxpr)
+            count = self._calls.count
+            due = [plan for plan in self.plans if not self._is_counted or plan.call <= count]
+            unmet = [plan for plan in due if plan not in self._met]
+            is_other_program = bool(unmet) and not self._met
+        if is_other_program:
             differing = [plan for plan in unmet if plan in self._differing]
+            [plan, *_] = differing or unmet
+            found = "the program has called no function like"
             if differing:
-                [plan, *_] = differing
                 found = f"`{self._differing[plan]}` computes something else than"
-            elif unmet and not self._met:
-                [plan, *_] = unmet
-                found = "the program has called no function like"
-            else:
-                return
-        raise InvalidFileError(
-            f"the plan `{self._path}` does not fit the program",
-            cause=f"{found} `{plan.definition}` did when the plan was made",
-            hint=_AGAIN,
-        )
+            raise self._refuse(
+                f"the plan `{self._path}` does not fit the program",
+                f"{found} `{plan.definition}` did when the plan was made",
+                _AGAIN,
+            )
+        for plan in unmet:
+            self._notices.show(
+                f"no function so far computes what `{plan.definition}` did when the plan was made: "
+                "this entry of the plan is not applied yet"
+            )
+
+    def is_refusal(self, error: BaseException) -> bool:
+        """Return whether an error is that by which the plan was refused."""
+        return error is self._refusal
+
+    def _refuse(self, message: str, cause: str, hint: str) -> InvalidFileError:
+        self._refusal = InvalidFileError(message, cause=cause, hint=hint)
+        return self._refusal
 
     def warn_of_unmet(self) -> None:
         """Say which sites of the plan the program never reached."""
-        for plan in self.plans:
+        for plan in self.plans if self._refusal is None else ():
             if plan not in self._met:
                 self._notices.show(
                     f"the program never called `{plan.definition}`, which is in the plan"

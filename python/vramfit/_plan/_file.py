@@ -26,7 +26,7 @@ class SitePlan:
     definition: str
     # The function that is differentiated in which it was found, in the same way.
     inside: str
-    # Which of the calls of differentiated functions that was, from 1.
+    # Which of the functions that are differentiated that was, from 1; each counts once.
     call: int
     # How many equations its jaxpr has.
     equations: int

@@ -8,8 +8,28 @@ import threading
 from typing import Any
 
 from vramfit._plan._evaluate import Site, nested_sites
+from vramfit._plan._jaxpr import FlatJaxpr
 from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall
+
+
+class CallCounter:
+    """Counts what a program differentiates, apart from what is inside of others.
+
+    Each once, whatever its shapes: JAX traces a function anew for a batch of another size.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str]] = set()
+
+    @property
+    def count(self) -> int:
+        """How many there were so far."""
+        return len(self._known)
+
+    def add(self, definition: str, jaxpr: FlatJaxpr | None) -> None:
+        """Count a call of a function, with what it computes if it was traced."""
+        self._known.add((definition, jaxpr.structure() if jaxpr is not None else ""))
 
 
 class SiteRecorder:
@@ -27,8 +47,7 @@ class SiteRecorder:
         self._left_alone = set(_read_left_alone(path))
         self._recorded: set[tuple[str, str]] = set()
         self._mapped: set[tuple[str, str, int]] = set()
-        # How many functions were differentiated before this one, apart from those inside of others.
-        self._calls = 0
+        self._calls = CallCounter()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -59,10 +78,10 @@ class SiteRecorder:
         with self._lock:
             self._leave_alone(definition, "value_read", line)
 
-    def on_return(self) -> None:
+    def on_return(self, definition: str, jaxpr: FlatJaxpr | None) -> None:
         """Count the functions that are differentiated."""
         with self._lock:
-            self._calls += 1
+            self._calls.add(definition, jaxpr)
 
     def batch_size(self, transform: str, definition: str, elements: int) -> int | None:
         """Record a function that is mapped; the program is recorded as it is."""
@@ -88,7 +107,7 @@ class SiteRecorder:
                 "definition": site.definition,
                 "inside": site.inside,
                 "depth": site.depth,
-                "call": self._calls + 1,
+                "call": self._calls.count + 1,
                 "iterations": site.iterations,
                 "fingerprint": fingerprint,
                 "structure": site.jaxpr.structure(),

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from vramfit._plan import _file, _sites
 from vramfit._plan._apply import PlanApplier
 from vramfit._plan._evaluate import Site
+from vramfit._plan._jaxpr import FlatJaxpr
 from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall
 from vramfit.errors import InvalidFileError
@@ -70,7 +71,7 @@ def _call(
     _warn_at_exit(planner)
     with _applying(planner):
         result = _sites.as_site(function, "grad", _CurrentPlanner())(*args, **kwargs)
-    planner.on_return()
+    planner.on_return("", None)
     return result
 
 
@@ -91,7 +92,7 @@ class _CurrentPlanner:
     def on_value_read(self, definition: str, line: str) -> None:
         _current.planner.on_value_read(definition, line)
 
-    def on_return(self) -> None:
+    def on_return(self, definition: str, jaxpr: FlatJaxpr | None) -> None:
         """Do nothing: the decorated function notes that it has returned."""
 
 

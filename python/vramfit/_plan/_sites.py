@@ -20,11 +20,12 @@ from typing import Any, Protocol
 
 from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import Site, evaluate
+from vramfit._plan._jaxpr import FlatJaxpr
 from vramfit._plan._segment import SiteChange
 from vramfit._plan._trace import TracedCall, trace
 
 # Functions whose first argument is differentiated.
-DIFFERENTIATING = ("grad", "value_and_grad", "vjp", "linearize")
+DIFFERENTIATING = ("grad", "value_and_grad", "vjp", "linearize", "jacrev")
 
 
 class Planner(Protocol):
@@ -50,8 +51,13 @@ class Planner(Protocol):
         Its Python has run to that line. If this returns, it is called again.
         """
 
-    def on_return(self) -> None:
-        """Take note that a function that is differentiated has returned, and is in no other."""
+    def on_return(self, definition: str, jaxpr: FlatJaxpr | None) -> None:
+        """Take note that a function that is differentiated has returned, and is in no other.
+
+        Args:
+            definition: The function.
+            jaxpr: What it computes; None if it was not traced.
+        """
 
 
 # How many functions being differentiated the current thread is inside of (`depth`), and whether one
@@ -123,7 +129,7 @@ def as_site(function: Callable[..., Any], kind: str, planner: Planner) -> Callab
                 planner.on_trace(site, traced)
                 result = traced.rebuild(evaluate(site, traced.arguments, planner.change))
         if depth == 0:
-            planner.on_return()
+            planner.on_return(definition, traced.jaxpr if traced is not None else None)
         return result
 
     return call

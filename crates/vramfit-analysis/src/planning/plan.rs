@@ -40,7 +40,7 @@ pub struct SitePlan {
     pub definition: String,
     /// The function that was traced, defined there: this one, or the one whose jaxpr contains it.
     pub inside: String,
-    /// Which of the calls of differentiated functions that was, from 1.
+    /// Which of the functions that are differentiated that was, from 1; each counts once, whatever its shapes.
     pub call: u64,
     /// Digest of its jaxpr with shapes and types.
     pub fingerprint: String,

@@ -30,7 +30,7 @@ pub struct Site {
     pub inside: String,
     /// In how many functions it is that are differentiated: the jaxpr of those depends on what is planned for it.
     pub depth: u32,
-    /// Which of the calls of differentiated functions that was, from 1.
+    /// Which of the functions that are differentiated that was, from 1; each counts once, whatever its shapes.
     pub call: u64,
     /// How often the loop runs whose body it is; `None` where it may not be unrolled, or there is none.
     #[serde(default)]
