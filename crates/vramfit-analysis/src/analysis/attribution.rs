@@ -37,6 +37,8 @@ pub struct Attribution {
     pub reads_are_known: bool,
     /// What of it every other device has as well.
     pub replicated: Option<ReplicatedArrays>,
+    /// Whether it is what a program would need that was compiled and not executed.
+    pub is_planned: bool,
 }
 
 /// More arguments than any program has; a limit for damaged traces.
@@ -223,6 +225,7 @@ impl Attributor<'_> {
             replicated: replicated.finish(total),
             parts: parts.sorted(),
             reads_are_known: self.later_reads.as_ref().is_some_and(|reads| reads.to_the_end),
+            is_planned: false,
         }
     }
 
@@ -286,14 +289,9 @@ impl Attributor<'_> {
     fn scratch_part(&self, entry: u32, slot: u32) -> AttributionEntry {
         let entry = self.entries.get(entry as usize);
         let need = entry.and_then(|entry| entry.scratch.get(slot as usize));
-        let text = |id| self.source.text(id);
-        AttributionEntry {
-            kind: EntryKind::Scratch,
-            site: need.map_or(String::new(), |need| text(need.site).to_owned()),
-            made_by: need.map_or(String::new(), |need| {
-                format!("{} {}", text(need.library), text(need.routine))
-            }),
-            ..AttributionEntry::default()
+        match need {
+            Some(need) => AttributionEntry::of_scratch(need, |id| self.source.text(id)),
+            None => AttributionEntry::of_kind(EntryKind::Scratch),
         }
     }
 

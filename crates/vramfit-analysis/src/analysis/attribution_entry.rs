@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::program_slots::ProgramSlots;
+use super::scratch::RecordedScratch;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
-use crate::trace::Purpose;
+use crate::trace::{Purpose, TextId};
 
 /// Bytes that have one owner, one name and one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -97,6 +98,15 @@ impl AttributionEntry {
             Purpose::Upload => EntryKind::Arrays,
             Purpose::Output | Purpose::Tuple | Purpose::Copy => EntryKind::Program(Owner::Outputs),
         })
+    }
+
+    /// Names scratch memory by the routine of a library that takes it.
+    pub(super) fn of_scratch<'a>(need: &RecordedScratch, text: impl Fn(TextId) -> &'a str) -> Self {
+        AttributionEntry {
+            site: text(need.site).to_owned(),
+            made_by: format!("{} {}", text(need.library), text(need.routine)),
+            ..AttributionEntry::of_kind(EntryKind::Scratch)
+        }
     }
 
     /// Names bytes by their owner only.

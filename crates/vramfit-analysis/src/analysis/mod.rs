@@ -13,6 +13,7 @@
 //! | `running_minimum.rs`, `snapshot.rs`, `timeline/` | a run's past in bounded memory |
 //! | `arrays.rs`, `layout.rs` | arrays by allocation site, addresses |
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs`, `program_slots.rs` | memory attribution at the peak or the first refused request |
+//! | `planned.rs` | the same of a program that was compiled and not executed |
 //! | `cause.rs` | what takes most of the memory then, and the peak without it |
 //! | `facts/` | what else a run shows: a file for each fact |
 //! | `measured_edit.rs` | what a dry run with an edit of the program came to |
@@ -42,6 +43,7 @@ mod load;
 mod measured_edit;
 mod other_processes;
 mod partitions;
+mod planned;
 mod program_slots;
 mod programs;
 mod recorded_run;

@@ -100,6 +100,11 @@ impl RunSummary {
     /// name none ran, if it needs more than anything that did. `None` for a run that was refused
     /// memory, whose answer is about what happened.
     pub fn plan(&self) -> Option<ProgramNeed> {
+        Some(self.planned_program()?.1)
+    }
+
+    /// Returns the same, with the index of the program.
+    pub(super) fn planned_program(&self) -> Option<(usize, ProgramNeed)> {
         if self.is_refused() {
             return None;
         }
@@ -112,17 +117,17 @@ impl RunSummary {
             let planned = sizes.needed_bytes().saturating_sub(sizes.constant_bytes);
             planned + program.scratch_bytes
         };
-        let compiled = self.programs.iter().filter(|program| program.calls == 0);
-        let largest = compiled
-            .filter(|program| !ran(&program.name))
-            .max_by_key(|program| in_pool(program))?;
+        let compiled = self.programs.iter().enumerate();
+        let (index, largest) = compiled
+            .filter(|(_, program)| program.calls == 0 && !ran(&program.name))
+            .max_by_key(|(_, program)| in_pool(program))?;
         let device = self.critical_device()?;
         let plan = ProgramNeed {
             program: largest.name.clone(),
             needed_bytes: in_pool(largest),
             capacity_bytes: device.capacity_bytes,
         };
-        (plan.needed_bytes > device.peak_bytes).then_some(plan)
+        (plan.needed_bytes > device.peak_bytes).then_some((index, plan))
     }
 
     /// Whether values that were not computed decided what ran.

@@ -19,11 +19,13 @@ use crate::analysis::facts::undivided_batch::UndividedBatch;
 use crate::analysis::facts::whole_batch::WholeBatch;
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
+use crate::analysis::planned::attribute_planned;
 use crate::analysis::roles::read_again;
 use crate::analysis::scratch::least_in_execution;
 use crate::analysis::series::TimelinePoint;
 use crate::analysis::summary::{AbortInfo, ProgramMemorySummary, ProgramSummary, RunSummary};
 use crate::error::Result;
+use crate::program::ProgramMemory;
 use crate::replay::{Block, replay_mismatch};
 use crate::trace::{
     CpuProgram, EventSource, Footer, Header, Note, ProcessExit, Reader, TextId, UncaughtError,
@@ -169,7 +171,22 @@ impl TraceAnalyzer {
         let (process_exit, uncaught_error) = ending(source.notes());
         let peaks = self.devices.iter().map(|device| device.peak_bytes);
         let peak_bytes = peaks.max().unwrap_or(0);
-        RunSummary {
+        let of_program = |entry: usize, mut memory: ProgramMemory| {
+            let (notes, program) = (source.notes(), entries[entry].program);
+            memory.retain_donatable(&read_again(source.notes(), entry, &self.programs));
+            Some(ProgramMemorySummary {
+                program: index_of(entry)?,
+                unread_outputs: match memory.is_eager_operation(&text(entries[entry].site)) {
+                    true => Vec::new(),
+                    false => self.output_uses.unread(entry, &memory, &self.sites),
+                },
+                replicated: replicated_arguments(notes, program, &memory),
+                whole_batch: WholeBatch::find(notes, program, &memory),
+                undivided_batch: UndividedBatch::find(notes, program, &memory),
+                memory,
+            })
+        };
+        let mut summary = RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
             until: None,
@@ -202,21 +219,7 @@ impl TraceAnalyzer {
                 text,
             ),
             attribution,
-            program_memory: memory.and_then(|(entry, mut memory)| {
-                let (notes, program) = (source.notes(), entries[entry].program);
-                memory.retain_donatable(&read_again(source.notes(), entry, &self.programs));
-                Some(ProgramMemorySummary {
-                    program: index_of(entry)?,
-                    unread_outputs: match memory.is_eager_operation(&text(entries[entry].site)) {
-                        true => Vec::new(),
-                        false => self.output_uses.unread(entry, &memory, &self.sites),
-                    },
-                    replicated: replicated_arguments(notes, program, &memory),
-                    whole_batch: WholeBatch::find(notes, program, &memory),
-                    undivided_batch: UndividedBatch::find(notes, program, &memory),
-                    memory,
-                })
-            }),
+            program_memory: memory.and_then(|(entry, memory)| of_program(entry, memory)),
             compiler_warnings: source.compiler_warnings().to_vec(),
             environment: source.settings().cloned(),
             executions: self.executions,
@@ -232,7 +235,17 @@ impl TraceAnalyzer {
             events: self.replay.events(),
             allocator_model,
             devices,
+        };
+        if let Some((index, need)) = summary.planned_program()
+            && let entry = &entries[order[index]]
+            && let Some(memory) = source.program_memory(entry.program)
+        {
+            let id_text = |id| source.text(id);
+            summary.attribution =
+                Some(attribute_planned(index, &memory, &entry.scratch, need.needed_bytes, id_text));
+            summary.program_memory = of_program(order[index], memory);
         }
+        summary
     }
 
     /// Returns the point that decides; `tightest` is the device where nothing failed.

@@ -109,6 +109,9 @@ pub(in crate::report) fn entries(summary: &RunSummary) -> Option<Section> {
 fn title(summary: &RunSummary, attribution: &Attribution) -> String {
     let program = attribution.program.and_then(|at| summary.programs.get(at));
     let gpu = gpu_suffix(summary, attribution.device);
+    if let Some(program) = program.filter(|_| attribution.is_planned) {
+        return format!("memory breakdown of `{}`, compiled but not executed{gpu}", program.name);
+    }
     let when = match (attribution.refused, program) {
         (true, Some(program)) => format!(", assuming `{}` had been allocated", program.name),
         (true, None) => ", assuming the request had succeeded".to_owned(),
