@@ -6,6 +6,7 @@ mod doctor;
 /// The causes of failed runs.
 mod explain {
     mod fits;
+    mod maps;
     mod messages;
     mod pool_settings;
     mod process;
