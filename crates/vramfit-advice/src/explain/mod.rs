@@ -8,7 +8,7 @@
 //! | `scan.rs` | reads a log piece by piece |
 //! | `block.rs`, `normal.rs`, `line_prefix.rs`, `number.rs` | a stretch of it without layout; prefixes of lines; sizes |
 //! | `quote.rs` | lines as evidence |
-//! | `patterns/`, `message.rs`, `dump_line.rs` | the messages of XLA, CUDA and JAX, by version |
+//! | `patterns/`, `message.rs`, `other_allocator.rs`, `dump_line.rs` | the messages of XLA, CUDA and JAX, by version |
 //! | `log.rs`, `request.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; requests that failed; the dump of a pool, as text and in binary form |
 //! | `recorded_run.rs`, `program_dump.rs` | the same from a recorded run, and from what XLA dumps of a program |
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
@@ -36,6 +36,7 @@ mod message;
 mod need;
 mod normal;
 mod number;
+mod other_allocator;
 mod page;
 mod patterns;
 mod pool_dump;

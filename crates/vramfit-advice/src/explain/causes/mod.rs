@@ -11,6 +11,7 @@ mod host_memory;
 mod leak;
 mod memory_taken_later;
 pub(super) mod not_memory;
+pub(super) mod other_framework;
 mod outside_pool;
 mod pool_not_obtained;
 mod pool_too_small;
@@ -24,6 +25,7 @@ use std::cmp::Reverse;
 use super::cause::{Cause, CauseId, Confidence, Judgement};
 use super::facts::Facts;
 use super::message::{DriverCall, Message, Reason};
+use super::other_allocator::AllocatorOwner;
 use super::recovery::Recovery;
 use super::remedy::beside;
 use super::remedy::platform::keep_if_portable;
@@ -93,8 +95,8 @@ pub(super) fn is_gpu_memory_failure(message: &Message) -> bool {
 }
 
 /// Returns `true` if the driver refused something that is not an array.
-fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
-    matches!(message, Message::DriverOutOfMemory { call } if calls.contains(call))
+pub(super) fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
+    matches!(message, Message::DriverOutOfMemory { call, .. } if calls.contains(call))
 }
 
 fn has(causes: &[Cause], id: CauseId) -> bool {
@@ -111,11 +113,16 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
         None => (judgement.confidence, judgement.summary),
     };
     let is_without_pool = id == CauseId::PoolTooSmall && !facts.settings.has_pool();
+    let own_shortage = other_framework::own_shortage(facts).map(|refused| refused.owner);
     Cause {
         id,
-        title: match is_without_pool {
-            true => "the GPU is too small for the program",
-            false => id.title(),
+        title: match id {
+            CauseId::PoolTooSmall if is_without_pool => "the GPU is too small for the program",
+            CauseId::OutsidePool => own_shortage.map_or(id.title(), AllocatorOwner::shortage),
+            CauseId::NotMemory if not_memory::is_kernel_of_library(facts) => {
+                "a kernel of a library failed, and nothing shows that memory is the reason"
+            }
+            _ => id.title(),
         },
         confidence,
         summary,
@@ -123,6 +130,10 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
         falsified_by: match id {
             _ if is_without_pool => {
                 "a dry run with the same allocator fits (`vramfit dryrun --allocator`)".to_owned()
+            }
+            CauseId::OutsidePool if own_shortage.is_some() => {
+                "`nvidia-smi` shows that other processes have most of the GPU at the failure"
+                    .to_owned()
             }
             CauseId::HostMemory if facts.is_shared_segment() => {
                 "`df -h /dev/shm` shows free space while the program runs".to_owned()
@@ -157,6 +168,7 @@ fn next_command(facts: &Facts<'_>, id: CauseId) -> String {
             format!("vramfit run --allocator cuda_async -- {command}")
         }
         CauseId::OutsidePool => beside::smaller_pool(facts)
+            .filter(|_| other_framework::own_shortage(facts).is_none())
             .map_or_else(|| "vramfit top".to_owned(), |remedy| remedy.command),
         CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
         CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),
