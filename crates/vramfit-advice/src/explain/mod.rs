@@ -71,6 +71,7 @@ use crate::gpu::GpuSelection;
 use crate::trace::ArrayHolder;
 use facts::Facts;
 use message::Message;
+use other_allocator::AllocatorOwner;
 
 /// What is known beside the log.
 #[derive(Clone, Debug, Default)]
@@ -268,7 +269,11 @@ fn speaks_of_memory(message: &Message) -> bool {
 
 fn notes(log: &Log) -> Vec<String> {
     let mut notes = Vec::new();
-    if log.has(|message| *message == Message::AllocatorHint) {
+    let is_of_tensorflow = |message: &Message| match message {
+        Message::OtherAllocator(refused) => refused.owner == AllocatorOwner::TensorFlow,
+        _ => false,
+    };
+    if log.has(|message| *message == Message::AllocatorHint) && !log.has(is_of_tensorflow) {
         notes.push(
             "the advice in the log, `TF_GPU_ALLOCATOR=cuda_malloc_async`, has no effect: no release of JAX's \
              CUDA plugin reads it; the setting is `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async`"

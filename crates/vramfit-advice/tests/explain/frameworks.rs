@@ -77,6 +77,24 @@ fn a_framework_that_fills_the_gpu_itself_is_short_by_its_own_need() {
             Likely,
             "holds 13.6 GiB of the GPU's 24.0 GiB",
         ),
+        // What is rounding, or the driver's own, is not worth a word.
+        (
+            format!(
+                "{NEW} 23.64 GiB of which 300.00 MiB is free. Including non-PyTorch memory, this process has 23.30 GiB \
+                 memory in use. Of the allocated memory 21.80 GiB is allocated by PyTorch, and 100.00 MiB is reserved by \
+                 PyTorch but unallocated."
+            ),
+            Sure,
+            "holds 21.9 GiB of the GPU's 23.6 GiB, and 300.0 MiB are free",
+        ),
+        // Of GPUs of Apple.
+        (
+            "RuntimeError: MPS backend out of memory (MPS allocated: 5.05 GiB, other allocations: 2.50 GiB, max allowed: \
+             9.07 GiB). Tried to allocate 256.00 MiB on private pool."
+                .to_owned(),
+            Likely,
+            "for 256.0 MiB: its own allocator holds 5.0 GiB; the program allows it 9.1 GiB",
+        ),
         // On top of CUDA's own pool.
         (
             "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\n\
@@ -99,6 +117,8 @@ fn a_framework_that_fills_the_gpu_itself_is_short_by_its_own_need() {
         let cause = &explanation.causes[0];
         assert_eq!(cause.title, "PyTorch found no GPU memory", "{log}");
         assert!(cause.summary.contains(says), "{}\n{log}", cause.summary);
+        let names_others = cause.summary.contains("other processes");
+        assert_eq!(names_others, says.contains("other processes"), "{}", cause.summary);
         assert!(!cause.summary.contains("JAX") && !cause.falsified_by.contains("fraction"), "{log}");
         assert!(!ids(&explanation).iter().any(|id| ["lower-fraction", "no-preallocation"].contains(id)));
         let joins = ids(&explanation).contains(&"expandable-segments");
@@ -183,7 +203,11 @@ fn the_pool_of_jax_is_the_reason_only_where_others_have_the_gpu() {
     ] {
         let explanation = explained(&log);
         assert_eq!(first(&explanation), Some((CauseId::OutsidePool, Confidence::Likely)), "{log}");
-        assert_eq!(title(&explanation), "GPU memory outside JAX's pool ran out", "{log}");
+        let named = match log.starts_with("jax") {
+            true => "GPU memory outside JAX's pool ran out",
+            false => "PyTorch found no GPU memory",
+        };
+        assert_eq!(title(&explanation), named, "{log}");
         assert!(explanation.causes[0].summary.contains(says), "{}", explanation.causes[0].summary);
         assert!(ids(&explanation).contains(&"lower-fraction"), "{log}");
     }
@@ -191,4 +215,33 @@ fn the_pool_of_jax_is_the_reason_only_where_others_have_the_gpu() {
     let jax = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.";
     let explanation = explained(&format!("{jax}\n{}", refusal("6.50 GiB")));
     assert_eq!(explanation.causes[0].id, CauseId::PoolTooSmall);
+}
+
+/// Only TensorFlow's pool knows the operation that a request is for; in JAX's lines nothing follows.
+#[test]
+fn a_pool_that_names_the_operation_is_tensorflows() {
+    let refused = |operation: &str| {
+        format!(
+            "W bfc_allocator.cc:485] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.25GiB (rounded to \
+             2415919104)requested by op {operation}\n\
+             If the cause is memory fragmentation maybe the environment variable 'TF_GPU_ALLOCATOR=cuda_malloc_async' will \
+             improve the situation. \n"
+        )
+    };
+    let has_note = |explanation: &Explanation| {
+        explanation.notes.iter().any(|note| note.contains("TF_GPU_ALLOCATOR"))
+    };
+    for operation in ["AddV2", "model/conv2d_1/Conv2D", "SameWorkerRecvDone"] {
+        let explanation = explained(&refused(operation));
+        assert_eq!(first(&explanation), Some((CauseId::OutsidePool, Confidence::Likely)));
+        assert_eq!(title(&explanation), "TensorFlow found no GPU memory", "{operation}");
+        assert!(explanation.causes[0].summary.contains("for 2.2 GiB"), "{operation}");
+        // Of TensorFlow's own setting.
+        assert!(!has_note(&explanation), "{operation}");
+    }
+    for nothing in ["", " ", "\\n", "If the cause is memory fragmentation"] {
+        let explanation = explained(&refused(nothing));
+        assert_eq!(first(&explanation), Some((CauseId::PoolTooSmall, Confidence::Likely)));
+        assert!(has_note(&explanation), "{nothing}");
+    }
 }

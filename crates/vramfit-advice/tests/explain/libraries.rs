@@ -162,3 +162,84 @@ fn what_nccl_does_not_get_of_the_host_is_not_missing_on_the_gpu() {
     let refused = explained(&format!("{shared}NCCL WARN Cuda failure 2 'out of memory'\n{failed}"));
     assert_eq!(first(&refused), Some((CauseId::OutsidePool, Confidence::Sure)));
 }
+
+/// Memory that runs out in a line of NCCL, and words that only look like that.
+#[test]
+fn words_of_nccl_are_a_failure_where_they_say_so() {
+    for (log, is_failure) in [
+        ("NCCL error in init.cc:40: out of memory", true),
+        ("ncclCommInitRank failed: out of memory", true),
+        ("NCCL INFO out of memory budget disabled", false),
+    ] {
+        let found = first(&explained(&format!("{log}\n"))).map(|(id, _)| id);
+        assert_eq!(found == Some(CauseId::OutsidePool), is_failure, "{log}");
+    }
+}
+
+/// An internal error may be one of a library that runs: it is not called one that could not start.
+#[test]
+fn a_library_could_not_start_where_its_error_is_about_that() {
+    for (error, could_not_start) in [
+        ("failed to create cublas handle: CUBLAS_STATUS_INTERNAL_ERROR", true),
+        ("operation gpusolverDnCreate(&handle) failed: cuSolver internal error", true),
+        ("cuSolver has not been initialized", true),
+        ("failed to run cuBLAS routine: CUBLAS_STATUS_INTERNAL_ERROR", false),
+        ("cuSparse internal error", false),
+    ] {
+        let explanation = explained(&format!("XlaRuntimeError: INTERNAL: {error}\n"));
+        assert_eq!(
+            first(&explanation),
+            Some((CauseId::OutsidePool, Confidence::Likely)),
+            "{error}"
+        );
+        let says = explanation.causes[0].summary.contains("could not start");
+        assert_eq!(says, could_not_start, "{error}");
+    }
+}
+
+#[test]
+fn a_status_may_be_all_that_tells_of_a_refused_request() {
+    for (log, found) in [
+        ("RESOURCE_EXHAUSTED: Failed to allocate 5368709120 bytes", Some(CauseId::PoolTooSmall)),
+        ("RESOURCE_EXHAUSTED: Failed to allocate 5368709120 bytes.", Some(CauseId::PoolTooSmall)),
+        ("Failed to allocate 5368709120 bytes", None),
+    ] {
+        assert_eq!(first(&explained(&format!("{log}\n"))).map(|(id, _)| id), found, "{log}");
+    }
+}
+
+#[test]
+fn functions_that_pin_memory_are_about_the_host() {
+    for log in [
+        "cudaHostAlloc failed: out of memory",
+        "cudaMallocHost(&ptr, n) failed: cudaErrorMemoryAllocation: out of memory",
+        "INTERNAL: cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "cuMemHostRegister: CUDA_ERROR_OUT_OF_MEMORY",
+        "hipHostMalloc returned hipErrorOutOfMemory",
+    ] {
+        let explanation = explained(&format!("{log}\n"));
+        assert_eq!(first(&explanation), Some((CauseId::HostMemory, Confidence::Likely)), "{log}");
+        assert_eq!(explanation.causes.len(), 1, "{log}");
+    }
+}
+
+/// A library that found no memory beside plenty of the GPU's lacked another memory, or something else.
+#[test]
+fn memory_that_was_free_did_not_run_out() {
+    for (free, confidence, says) in [
+        (4 << 20, Confidence::Sure, "the pool leaves too little"),
+        (
+            9_u64 << 30,
+            Confidence::Possible,
+            "(9.0 GiB were free): of the GPU's memory that was enough",
+        ),
+    ] {
+        let log = format!(
+            "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED\n\
+             Memory usage: {free} bytes free, 12884901888 bytes total.\n"
+        );
+        let explanation = explained(&log);
+        assert_eq!(first(&explanation), Some((CauseId::OutsidePool, confidence)), "{log}");
+        assert!(explanation.causes[0].summary.contains(says), "{}", explanation.causes[0].summary);
+    }
+}

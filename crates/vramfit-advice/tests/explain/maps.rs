@@ -36,6 +36,8 @@ fn an_empty_map_is_of_a_pool_that_was_not_obtained_unless_the_limit_is_less() {
         (t4, 6, String::new(), &empty, not_obtained(likely)),
         (t4, 12, String::new(), &empty, too_small(likely)),
         ("", 6, String::new(), &used, too_small(likely)),
+        // It had room for the steps before.
+        ("step 1 loss 2.0\nstep 2 loss 1.9\n", 6, String::new(), &empty, too_small(likely)),
     ] {
         let log = format!(
             "{before}W0601 00:00:00.000000 7 bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to \

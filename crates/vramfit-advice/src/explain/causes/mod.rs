@@ -25,7 +25,6 @@ use std::cmp::Reverse;
 use super::cause::{Cause, CauseId, Confidence, Judgement};
 use super::facts::Facts;
 use super::message::{DriverCall, Message, Reason};
-use super::other_allocator::AllocatorOwner;
 use super::recovery::Recovery;
 use super::remedy::beside;
 use super::remedy::platform::keep_if_portable;
@@ -113,16 +112,15 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
         None => (judgement.confidence, judgement.summary),
     };
     let is_without_pool = id == CauseId::PoolTooSmall && !facts.settings.has_pool();
-    let own_shortage = other_framework::own_shortage(facts).map(|refused| refused.owner);
+    let of_framework = other_framework::describe(facts).filter(|_| id == CauseId::OutsidePool);
     Cause {
         id,
         title: match id {
             CauseId::PoolTooSmall if is_without_pool => "the GPU is too small for the program",
-            CauseId::OutsidePool => own_shortage.map_or(id.title(), AllocatorOwner::shortage),
             CauseId::NotMemory if not_memory::is_kernel_of_library(facts) => {
                 "a kernel of a library failed, and nothing shows that memory is the reason"
             }
-            _ => id.title(),
+            _ => of_framework.map_or(id.title(), |(title, _)| title),
         },
         confidence,
         summary,
@@ -131,14 +129,10 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
             _ if is_without_pool => {
                 "a dry run with the same allocator fits (`vramfit dryrun --allocator`)".to_owned()
             }
-            CauseId::OutsidePool if own_shortage.is_some() => {
-                "`nvidia-smi` shows that other processes have most of the GPU at the failure"
-                    .to_owned()
-            }
             CauseId::HostMemory if facts.is_shared_segment() => {
                 "`df -h /dev/shm` shows free space while the program runs".to_owned()
             }
-            _ => id.falsified_by().to_owned(),
+            _ => of_framework.map_or(id.falsified_by(), |(_, shown)| shown).to_owned(),
         },
         next_command: match facts.platform() {
             Some(_) => keep_if_portable(next_command(facts, id)),

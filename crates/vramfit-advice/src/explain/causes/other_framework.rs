@@ -11,6 +11,9 @@ use crate::explain::number::Size;
 use crate::explain::other_allocator::{AllocatorOwner, OtherAllocator};
 use crate::explain::shares::Shares;
 
+/// What other processes have that is worth a word.
+const MIN_OTHERS_BYTES: u64 = 256 << 20;
+
 fn bytes(size: Option<Size>) -> Option<u64> {
     size.map(|size| size.bytes)
 }
@@ -38,17 +41,29 @@ pub(in crate::explain) fn own_shortage<'a>(facts: &Facts<'a>) -> Option<&'a Othe
 }
 
 fn is_own_shortage(facts: &Facts<'_>, refused: &OtherAllocator) -> bool {
-    if refused.owner == AllocatorOwner::Unknown {
-        return false;
-    }
-    match is_of_others(facts, refused) {
-        Some(is_of_others) if is_of_others => false,
-        // PyTorch runs out of memory without JAX often enough.
-        _ => {
-            owns_half(facts, refused)
-                || (refused.owner == AllocatorOwner::Pytorch && !is_jax_known(facts))
-        }
-    }
+    refused.owner != AllocatorOwner::Unknown
+        && is_of_others(facts, refused) != Some(true)
+        && (owns_half(facts, refused) || is_without_jax(facts, refused))
+}
+
+/// Returns `true` if nothing shows that JAX has a part in it: PyTorch and TensorFlow run out of memory by themselves often
+/// enough.
+fn is_without_jax(facts: &Facts<'_>, refused: &OtherAllocator) -> bool {
+    let is_common = [AllocatorOwner::Pytorch, AllocatorOwner::TensorFlow].contains(&refused.owner);
+    is_common && !is_jax_known(facts)
+}
+
+/// How to call it where the framework found no memory, and what shows that it is not so, if that is not about JAX's pool.
+pub(super) fn describe(facts: &Facts<'_>) -> Option<(&'static str, &'static str)> {
+    let Message::OtherAllocator(refused) = &first_failure(facts)?.message else {
+        return None;
+    };
+    let falsified_by = match (is_own_shortage(facts, refused), is_without_jax(facts, refused)) {
+        (true, _) => "`nvidia-smi` shows that other processes have most of the GPU at the failure",
+        (false, true) => "`nvidia-smi` shows as much free memory as was requested at the failure",
+        (false, false) => return None,
+    };
+    Some((refused.owner.shortage(), falsified_by))
 }
 
 /// Returns `true` if anything shows that JAX runs in the process.
@@ -109,7 +124,8 @@ fn judge_own_shortage(facts: &Facts<'_>, refused: &OtherAllocator) -> (Confidenc
             Bytes(pieces)
         ));
     }
-    if let Some(others) = Shares::of(facts, refused).and_then(|it| it.other_processes) {
+    let others = Shares::of(facts, refused).and_then(|it| it.other_processes);
+    if let Some(others) = others.filter(|others| *others >= MIN_OTHERS_BYTES) {
         summary.push_str(&format!("; other processes have {}", Bytes(others)));
     }
     if held.is_none() {

@@ -34,7 +34,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     if is_execution && free.is_none_or(|_| is_plenty) {
         return None;
     }
-    let is_doubtful = is_execution || (is_plenty && !names_memory);
+    let is_doubtful = is_execution || is_plenty;
     let confidence = if facts.is_after_failure(event) || is_doubtful {
         Confidence::Possible
     } else if names_memory && !is_unnamed {
@@ -51,13 +51,21 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
         Message::Library { .. } if is_execution => {
             format!("a kernel of {what} failed, which may be for lack of memory")
         }
+        Message::Library { .. } if is_of_running(event) => {
+            format!("{what} failed and names no reason; that often means no free GPU memory")
+        }
         Message::Library { .. } => {
             format!("{what} could not start; that often means no free GPU memory")
         }
         _ => format!("{what} failed for lack of memory"),
     };
-    let summary =
-        format!("{subject}{left}: the pool leaves too little of the GPU to what is outside of it");
+    let why = match is_plenty && names_memory {
+        true => {
+            "of the GPU's memory that was enough, so it may be that of the host, or another limit"
+        }
+        false => "the pool leaves too little of the GPU to what is outside of it",
+    };
+    let summary = format!("{subject}{left}: {why}");
     Some(Judgement::new(confidence, summary, facts.quote_all(facts.log.all(is_outside))))
 }
 
@@ -78,6 +86,14 @@ fn describe_call(call: DriverCall, function: Option<&str>) -> String {
         }
         .to_owned()
     })
+}
+
+/// Returns `true` if a library fails that was not just to start, by the words of its error.
+fn is_of_running(event: &Event) -> bool {
+    let text = event.text.to_ascii_lowercase();
+    let starts = ["creat", "handle", "init"];
+    let is_internal = text.contains("internal_error") || text.contains("internal error");
+    is_internal && !starts.iter().any(|word| text.contains(word))
 }
 
 /// Returns `true` if a kernel of a library failed, which had started.

@@ -201,6 +201,8 @@ fn empty_pool(facts: &Facts<'_>) -> Option<Judgement> {
     let limit = facts.pool_limit();
     let confidence = match limit {
         None if rounded > USUAL_BYTES => Confidence::Possible,
+        // It had room for these.
+        _ if facts.steps_before_failure() > 0 => Confidence::Possible,
         _ => Confidence::Likely,
     };
     let unless = match limit {

@@ -123,8 +123,8 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
         let how = HostFailure::UnifiedRefused;
         return Some(Message::Host { how, size: None });
     }
-    // `Failed to allocate 1409286144 bytes for new constant`: of a program that is loaded.
-    if rest.starts_with(b"fornewconstant") {
+    // `Failed to allocate 1409286144 bytes for new constant`: of a program that is loaded. Or nothing but the status tells.
+    if rest.starts_with(b"fornewconstant") || is_status_alone(at, rest) {
         return Some(Message::OutOfMemory { size, program: None });
     }
     // `Failed to allocate 104857600 bytes on device 'cuda:0'`, of Warp.
@@ -148,10 +148,20 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
     })
 }
 
+/// `RESOURCE_EXHAUSTED: Failed to allocate 5368709120 bytes`, with nothing behind it.
+fn is_status_alone(at: &Match<'_>, rest: &[u8]) -> bool {
+    const STATUS: &[u8] = b"resource_exhausted:";
+    at.before(STATUS.len()) == STATUS && matches!(rest, [] | [b'.', ..] | [b'\n', ..])
+}
+
 /// `Failed to load in-memory CUBIN (compiled for a different GPU?).: CUDA_ERROR_OUT_OF_MEMORY: out of memory`
 fn module(at: &Match<'_>) -> Option<Message> {
     if_memory(at, DriverCall::Module)
 }
+
+/// The functions of the driver and the runtime that pin memory of the host.
+pub(super) const OF_PINNED_MEMORY: [&str; 5] =
+    ["hostalloc", "mallochost", "allochost", "hostmalloc", "hostregister"];
 
 /// Beginnings of messages that are read with the error in them.
 const READ_FROM_BEGINNING: [&str; 11] = [
@@ -180,6 +190,9 @@ fn unnamed_call(at: &Match<'_>) -> Option<Message> {
         return None;
     }
     let before = at.before(MAX_DISTANCE);
+    if contains_any(before, &OF_PINNED_MEMORY) {
+        return Some(Message::Host { how: HostFailure::PinnedRefused, size: None });
+    }
     let call = match before {
         _ if contains_any(before, &OF_GRAPHS) => DriverCall::Graph,
         _ if contains_any(before, &OF_CONTEXTS) => DriverCall::Context,

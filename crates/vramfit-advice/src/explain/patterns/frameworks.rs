@@ -1,7 +1,7 @@
 //! Messages of other frameworks in the process, which take GPU memory beside JAX's pool; and words about memory that
 //! no other pattern knows.
 
-use super::driver::names_memory;
+use super::driver::{OF_PINNED_MEMORY, names_memory};
 use super::{Match, Pattern, after_label, contains, contains_any, head, labelled_size};
 use crate::explain::message::{HostFailure, Library, Message, Reason};
 use crate::explain::number::{integer, size};
@@ -134,6 +134,9 @@ fn named(at: &Match<'_>) -> Option<Message> {
     if contains(before, "autotun") || after.starts_with(b"error") {
         return Some(Message::MemoryNamed);
     }
+    if contains_any(before, &OF_PINNED_MEMORY) {
+        return Some(Message::Host { how: HostFailure::PinnedRefused, size: None });
+    }
     // `srun: error: node12: task 0: Out Of Memory`
     if contains_any(before, &["srun:error", "slurmstepd:error"]) {
         let (how, size) = (HostFailure::Killed, None);
@@ -141,7 +144,9 @@ fn named(at: &Match<'_>) -> Option<Message> {
     }
     let host = ["cpu", "host", "killed", "slurm", "task"];
     let of_host = contains_any(before, &host) || contains_any(after, &host);
-    if at.pattern() == b"outofmemory" && contains(before, "nccl") && !of_host {
+    let failures = ["error", "fail", "warn", "unable", "couldnot"];
+    let of_nccl = contains(before, "nccl") && contains_any(before, &failures);
+    if at.pattern() == b"outofmemory" && of_nccl && !of_host {
         return Some(Message::Library { library: Library::Nccl, reason: Reason::Memory });
     }
     let words = ["cuda", "gpu", "vram", "hip", "devicememory", "cumem"];

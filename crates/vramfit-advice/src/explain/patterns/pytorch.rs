@@ -109,6 +109,10 @@ fn refusal_of_cuda_pool(at: &Match<'_>) -> Option<Message> {
 /// `RuntimeError: CUDA error: out of memory`, of PyTorch where its advice about asynchronous errors follows.
 fn error(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 120;
+    // `cuMemAllocAsync failed to allocate 8589934592 bytes: CUDA error: out of memory`, of CUDA's own pool under JAX.
+    if contains(at.before(MAX_DISTANCE), "cumemallocasyncfailed") {
+        return None;
+    }
     let of_pytorch = contains(head(at.after(), MAX_DISTANCE), "kernelerrorsmight");
     let owner = match of_pytorch {
         true => AllocatorOwner::Pytorch,
