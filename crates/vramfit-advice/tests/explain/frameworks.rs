@@ -132,6 +132,9 @@ fn a_refusal_of_pytorch_is_explained_without_figures() {
     for log in [
         "RuntimeError: CUDA out of memory.",
         "12:00:01 [ERROR] CUDA out of memory.",
+        "RuntimeError('CUDA out of memory.')",
+        "{\"level\":\"error\",\"msg\":\"CUDA out of memory\"}",
+        "training failed with CUDA out of memory",
         "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
         "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
         &format!("{NEW} 23.64 GiB of which 1.21 GiB is free."),
@@ -148,6 +151,8 @@ fn a_refusal_of_pytorch_is_explained_without_figures() {
 fn words_in_code_and_advice_are_no_refusal() {
     for log in [
         "print('CUDA out of memory. Try a smaller batch')\n",
+        "    raise RuntimeError('CUDA out of memory')\n",
+        "    if 'CUDA out of memory' in str(error):\n",
         "# If you get CUDA out of memory errors, set XLA_PYTHON_CLIENT_PREALLOCATE=false\nKeyError: 'labels'\n",
     ] {
         assert_eq!(explained(log).causes, [], "{log}");

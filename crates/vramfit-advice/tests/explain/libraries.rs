@@ -243,3 +243,15 @@ fn memory_that_was_free_did_not_run_out() {
         assert!(explanation.causes[0].summary.contains(says), "{}", explanation.causes[0].summary);
     }
 }
+
+/// A server that looks at the free memory first raises an error of Python's own classes for want of it.
+#[test]
+fn errors_of_servers_about_free_memory_are_not_called_something_else() {
+    for error in [
+        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.",
+        "Free memory on device (3.1/23.6 GiB) on startup is less than desired GPU memory utilization",
+        "9.0 GiB KV cache is needed, which is larger than the available KV cache memory (4.1 GiB).",
+    ] {
+        assert_eq!(explained(&format!("ValueError: {error}\n")).causes, [], "{error}");
+    }
+}

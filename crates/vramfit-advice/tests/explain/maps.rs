@@ -36,6 +36,9 @@ fn an_empty_map_is_of_a_pool_that_was_not_obtained_unless_the_limit_is_less() {
         (t4, 6, String::new(), &empty, not_obtained(likely)),
         (t4, 12, String::new(), &empty, too_small(likely)),
         ("", 6, String::new(), &used, too_small(likely)),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION=.1\n", 3, String::new(), &empty, too_small(likely)),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION=.1\n", 1, String::new(), &empty, not_obtained(likely)),
+        ("TF_FORCE_UNIFIED_MEMORY=1\n", 3, String::new(), &empty, too_small(likely)),
         // It had room for the steps before.
         ("step 1 loss 2.0\nstep 2 loss 1.9\n", 6, String::new(), &empty, too_small(likely)),
     ] {

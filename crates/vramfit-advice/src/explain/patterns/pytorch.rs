@@ -40,7 +40,7 @@ fn refusal(at: &Match<'_>) -> Option<Message> {
     let listed = |label: &str| size_before(text, label, ";");
     let told = |label: &str| labelled_size(text, label);
     let requested = told("triedtoallocate");
-    if requested.is_none() && !begins_message(at) {
+    if requested.is_none() && !is_message(at) {
         return Some(Message::MemoryNamed);
     }
     let reserved = listed("reservedintotal");
@@ -66,12 +66,17 @@ fn refusal(at: &Match<'_>) -> Option<Message> {
     }))
 }
 
-/// Returns `true` if nothing but the class of an exception or a logger's prefix is in front of it in its line: not the rest of
-/// a sentence or of code.
-fn begins_message(at: &Match<'_>) -> bool {
+/// Returns `true` if the words are a message: behind the class of an exception or a logger's prefix, or at the end of a line
+/// that is no code.
+fn is_message(at: &Match<'_>) -> bool {
+    const OF_CODE: [&str; 5] = ["print(", "raise ", "except ", "return ", "#"];
+    const PUNCTUATION: &[char] = &['.', '!', '"', '\'', ')', '}', ']', ' '];
     let line = at.line();
-    let before = line.strip_suffix(&at.block.place(at.from).text).unwrap_or_default().trim_end();
-    before.is_empty() || before.ends_with([':', ']', '-', '|'])
+    let rest = at.block.place(at.from).text;
+    let before = line.strip_suffix(&rest).unwrap_or_default().trim_end();
+    let begins = before.is_empty() || before.ends_with([':', ']', '-', '|']);
+    let ends = rest.trim_end_matches(PUNCTUATION).to_ascii_lowercase().ends_with("of memory");
+    begins || (ends && !OF_CODE.iter().any(|code| before.contains(code)))
 }
 
 /// Returns what this process has, of the list of all processes: `Process 7 has 2.00 GiB memory in use.` In a container they
