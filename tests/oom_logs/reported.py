@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .log import Line, OomLog, decisive, log, plain, tells
+from .log import Line, OomLog, decisive, log, plain
 from .texts import Writer, failed, raised, steps, traceback
 
 
@@ -174,5 +174,5 @@ def _without_context() -> list[OomLog]:
     torch += "total capacity of 23.64 GiB of which 1.21 GiB is free."
     return [
         log("pool-too-small/tail-of-a-dump-0.2", decisive(*tail), "pool-too-small fragmentation"),
-        log("nothing/torch", [*tells(torch), *plain(steps(1, 3, 1))], "", exit_code=2),
+        log("outside-pool/torch-alone", [*decisive(torch), *plain(steps(1, 3, 1))], "outside-pool"),
     ]

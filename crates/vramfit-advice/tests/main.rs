@@ -6,6 +6,9 @@ mod doctor;
 /// The causes of failed runs.
 mod explain {
     mod fits;
+    mod frameworks;
+    mod libraries;
+    mod maps;
     mod messages;
     mod pool_settings;
     mod process;

@@ -138,7 +138,8 @@ impl CauseId {
             CauseId::OutsidePool => {
                 "The CUDA context, cuBLAS, cuDNN, NCCL, compiled kernels and CUDA graphs take memory outside of \
                  the pool, and so do PyTorch, TensorFlow, CuPy, Warp and RAPIDS in the same process. Where the \
-                 pool leaves too little, they fail with errors that often do not mention memory."
+                 pool leaves too little, they fail with errors that often do not mention memory. A framework that \
+                 has most of the GPU itself, or runs without JAX, is named with its own figures."
             }
             CauseId::Autotuning => {
                 "While it compiles, XLA runs candidates of a kernel with copies of their operands. These copies \

@@ -89,6 +89,26 @@ impl<'a> Facts<'a> {
         Some(request.rounded.unwrap_or(request.size.bytes))
     }
 
+    /// Returns `true` if the map of the pool shows that nothing of it is in use.
+    pub(super) fn is_pool_empty(&self) -> bool {
+        self.log.map().is_some_and(|map| map.bytes().all(|cell| cell == b'_'))
+    }
+
+    /// Returns the most that the pool may have, where the log tells: as its limit, by what the compiler plans with, or
+    /// as a part of the GPU.
+    pub(super) fn pool_limit(&self) -> Option<u64> {
+        let of_gpu = || {
+            let total = self.figures.gpu_total_bytes.filter(|_| self.settings.has_pool())?;
+            Some(self.settings.limit_bytes(total, self.settings.fraction_in_force()))
+        };
+        self.figures.limit_bytes.or_else(|| self.most_of_budget()).or_else(of_gpu)
+    }
+
+    /// Returns `true` if the request is larger than all that the pool may have.
+    pub(super) fn exceeds_limit(&self) -> bool {
+        self.rounded_bytes().zip(self.pool_limit()).is_some_and(|(bytes, limit)| bytes > limit)
+    }
+
     /// Returns what the compiler could not bring the program below, where its log tells: at least what arguments and
     /// outputs leave of the pool's limit.
     pub(super) fn most_of_budget(&self) -> Option<u64> {

@@ -3,6 +3,7 @@
 use super::ListedBuffer;
 use super::dump_line::DumpLine;
 use super::number::Size;
+use super::other_allocator::{AllocatorOwner, OtherAllocator};
 use crate::allocator::PoolEnd;
 
 /// A message that is about memory, or about what failed instead.
@@ -33,7 +34,13 @@ pub(super) enum Message {
     /// The driver refused memory: `failed to allocate 1.00GiB (… bytes) from device: CUDA_ERROR_OUT_OF_MEMORY`.
     DriverRefusal { size: Size, pinned_host: bool },
     /// The driver had no memory for something that is no array.
-    DriverOutOfMemory { call: DriverCall },
+    DriverOutOfMemory {
+        call: DriverCall,
+        /// The function that the message names in front of the error.
+        function: Option<String>,
+        /// Whether the message is read from its beginning, so that it is certain what failed.
+        is_certain: bool,
+    },
     /// A library did not start or failed.
     Library {
         library: Library,
@@ -184,56 +191,10 @@ pub(super) enum Message {
     },
 }
 
-/// A refusal by the allocator of another framework, with the figures that it prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OtherAllocator {
-    pub(super) owner: AllocatorOwner,
-    pub(super) size: Option<Size>,
-    /// What the framework holds itself.
-    pub(super) held: Option<Size>,
-    /// What the whole process holds, JAX and contexts included.
-    pub(super) process: Option<Size>,
-    /// What is free of the GPU, and what it has in all.
-    pub(super) free: Option<Size>,
-    pub(super) total: Option<Size>,
-}
-
-/// A framework that allocates GPU memory beside JAX.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum AllocatorOwner {
-    Cupy,
-    Pytorch,
-    Rmm,
-    TensorFlow,
-    Warp,
-    /// One that the message does not name.
-    Unknown,
-}
-
-impl AllocatorOwner {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            AllocatorOwner::Cupy => "CuPy",
-            AllocatorOwner::Pytorch => "PyTorch",
-            AllocatorOwner::Rmm => "RAPIDS (RMM)",
-            AllocatorOwner::TensorFlow => "TensorFlow",
-            AllocatorOwner::Warp => "Warp",
-            AllocatorOwner::Unknown => "something beside JAX",
-        }
-    }
-}
-
 impl Message {
     /// Returns the refusal by another framework of which only the size is known.
     pub(super) fn other_allocator(owner: AllocatorOwner, size: Option<Size>) -> Message {
-        Message::OtherAllocator(OtherAllocator {
-            owner,
-            size,
-            held: None,
-            process: None,
-            free: None,
-            total: None,
-        })
+        Message::OtherAllocator(OtherAllocator { size, ..OtherAllocator::new(owner) })
     }
 }
 
@@ -243,6 +204,8 @@ pub(super) enum Reason {
     Memory,
     /// None, or one that a lack of memory also shows as.
     Unknown,
+    /// A kernel that was running: lack of memory is one of many reasons for that.
+    Execution,
     /// Another than memory.
     Other,
 }

@@ -8,7 +8,7 @@
 //! | `scan.rs` | reads a log piece by piece |
 //! | `block.rs`, `normal.rs`, `line_prefix.rs`, `number.rs` | a stretch of it without layout; prefixes of lines; sizes |
 //! | `quote.rs` | lines as evidence |
-//! | `patterns/`, `message.rs`, `dump_line.rs` | the messages of XLA, CUDA and JAX, by version |
+//! | `patterns/`, `message.rs`, `other_allocator.rs`, `dump_line.rs` | the messages of XLA, CUDA and JAX, by version |
 //! | `log.rs`, `request.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; requests that failed; the dump of a pool, as text and in binary form |
 //! | `recorded_run.rs`, `program_dump.rs` | the same from a recorded run, and from what XLA dumps of a program |
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
@@ -36,6 +36,7 @@ mod message;
 mod need;
 mod normal;
 mod number;
+mod other_allocator;
 mod page;
 mod patterns;
 mod pool_dump;
@@ -70,6 +71,7 @@ use crate::gpu::GpuSelection;
 use crate::trace::ArrayHolder;
 use facts::Facts;
 use message::Message;
+use other_allocator::AllocatorOwner;
 
 /// What is known beside the log.
 #[derive(Clone, Debug, Default)]
@@ -267,7 +269,11 @@ fn speaks_of_memory(message: &Message) -> bool {
 
 fn notes(log: &Log) -> Vec<String> {
     let mut notes = Vec::new();
-    if log.has(|message| *message == Message::AllocatorHint) {
+    let is_of_tensorflow = |message: &Message| match message {
+        Message::OtherAllocator(refused) => refused.owner == AllocatorOwner::TensorFlow,
+        _ => false,
+    };
+    if log.has(|message| *message == Message::AllocatorHint) && !log.has(is_of_tensorflow) {
         notes.push(
             "the advice in the log, `TF_GPU_ALLOCATOR=cuda_malloc_async`, has no effect: no release of JAX's \
              CUDA plugin reads it; the setting is `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async`"

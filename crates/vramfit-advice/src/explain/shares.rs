@@ -3,8 +3,9 @@
 
 use super::facts::Facts;
 use super::log::Event;
-use super::message::{AllocatorOwner, Message, OtherAllocator};
+use super::message::Message;
 use super::number::{Size, add_sizes};
+use super::other_allocator::{AllocatorOwner, OtherAllocator};
 
 /// What the contexts of a process and its libraries take beside its pool.
 pub(super) const MAX_CONTEXT_BYTES: u64 = 2 << 30;
@@ -31,7 +32,8 @@ impl Shares {
         let free = bytes(refused.free)?;
         let own = bytes(refused.held)?;
         let used = total.checked_sub(free)?;
-        let of_process = bytes(refused.process);
+        // Drivers that do not know it report all addresses.
+        let of_process = bytes(refused.process).filter(|process| (own..=total).contains(process));
         let sizes = [refused.total, refused.free, refused.process];
         let rounding = add_sizes(sizes.iter().flatten().map(|size| size.tolerance));
         Some(Shares {

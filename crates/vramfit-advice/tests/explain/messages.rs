@@ -1,18 +1,10 @@
 //! What single messages say, and what they do not.
 
-use vramfit_advice::explain::{CauseId, Confidence, Explanation};
+use vramfit_advice::explain::{CauseId, Confidence};
 
-use super::support::explained;
+use super::support::{explained, first, ids};
 
 const GIB: u64 = 1 << 30;
-
-fn first(explanation: &Explanation) -> Option<(CauseId, Confidence)> {
-    explanation.causes.first().map(|cause| (cause.id, cause.confidence))
-}
-
-fn ids(explanation: &Explanation) -> Vec<&'static str> {
-    explanation.remedies.iter().map(|remedy| remedy.id).collect()
-}
 
 /// What an allocation fails for, the driver says by its error.
 #[test]

@@ -1,6 +1,8 @@
 //! What tests of explanations share.
 
-use vramfit_advice::explain::{ExplainOptions, Explanation, LogScanner, Remedy, explain};
+use vramfit_advice::explain::{
+    CauseId, Confidence, ExplainOptions, Explanation, LogScanner, Remedy, explain,
+};
 use vramfit_model::gpu::Gpu;
 
 /// Explains a log.
@@ -14,6 +16,16 @@ pub(super) fn explained_on(text: &str, gpus: Option<&str>) -> Explanation {
     scanner.push(text.as_bytes());
     let gpus = gpus.map(|label| label.parse().expect("GPUs of the catalog"));
     explain(&scanner.finish(), &ExplainOptions { gpus, ..ExplainOptions::default() })
+}
+
+/// Returns the first cause, and how certain it is.
+pub(super) fn first(explanation: &Explanation) -> Option<(CauseId, Confidence)> {
+    explanation.causes.first().map(|cause| (cause.id, cause.confidence))
+}
+
+/// Returns the ids of the remedies, in order.
+pub(super) fn ids(explanation: &Explanation) -> Vec<&'static str> {
+    explanation.remedies.iter().map(|remedy| remedy.id).collect()
 }
 
 /// Returns what an explanation says of a remedy.

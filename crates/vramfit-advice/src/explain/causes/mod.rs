@@ -11,6 +11,7 @@ mod host_memory;
 mod leak;
 mod memory_taken_later;
 pub(super) mod not_memory;
+pub(super) mod other_framework;
 mod outside_pool;
 mod pool_not_obtained;
 mod pool_too_small;
@@ -93,8 +94,8 @@ pub(super) fn is_gpu_memory_failure(message: &Message) -> bool {
 }
 
 /// Returns `true` if the driver refused something that is not an array.
-fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
-    matches!(message, Message::DriverOutOfMemory { call } if calls.contains(call))
+pub(super) fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
+    matches!(message, Message::DriverOutOfMemory { call, .. } if calls.contains(call))
 }
 
 fn has(causes: &[Cause], id: CauseId) -> bool {
@@ -111,11 +112,15 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
         None => (judgement.confidence, judgement.summary),
     };
     let is_without_pool = id == CauseId::PoolTooSmall && !facts.settings.has_pool();
+    let of_framework = other_framework::describe(facts).filter(|_| id == CauseId::OutsidePool);
     Cause {
         id,
-        title: match is_without_pool {
-            true => "the GPU is too small for the program",
-            false => id.title(),
+        title: match id {
+            CauseId::PoolTooSmall if is_without_pool => "the GPU is too small for the program",
+            CauseId::NotMemory if not_memory::is_kernel_of_library(facts) => {
+                "a kernel of a library failed, and nothing shows that memory is the reason"
+            }
+            _ => of_framework.map_or(id.title(), |(title, _)| title),
         },
         confidence,
         summary,
@@ -127,7 +132,7 @@ fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
             CauseId::HostMemory if facts.is_shared_segment() => {
                 "`df -h /dev/shm` shows free space while the program runs".to_owned()
             }
-            _ => id.falsified_by().to_owned(),
+            _ => of_framework.map_or(id.falsified_by(), |(_, shown)| shown).to_owned(),
         },
         next_command: match facts.platform() {
             Some(_) => keep_if_portable(next_command(facts, id)),
@@ -157,6 +162,7 @@ fn next_command(facts: &Facts<'_>, id: CauseId) -> String {
             format!("vramfit run --allocator cuda_async -- {command}")
         }
         CauseId::OutsidePool => beside::smaller_pool(facts)
+            .filter(|_| other_framework::own_shortage(facts).is_none())
             .map_or_else(|| "vramfit top".to_owned(), |remedy| remedy.command),
         CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
         CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),

@@ -1,11 +1,13 @@
-use super::outside_pool::{PLENTY_BYTES, fails_otherwise, free_at_failure, leaves_half};
+use super::outside_pool::{
+    PLENTY_BYTES, fails_otherwise, free_at_failure, is_execution, leaves_half,
+};
 use super::{Judgement, is_gpu_memory_failure};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
 use crate::explain::figures::scale_budget;
 use crate::explain::log::Event;
-use crate::explain::message::{Message, Subject};
+use crate::explain::message::{HostFailure, Message, Subject};
 use crate::explain::remedy::Remedy;
 
 /// With so much of the GPU free, lack of memory is out of the question.
@@ -23,7 +25,10 @@ pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     if failed || elsewhere || (!facts.log.buffers.is_empty() && !only_dumped) {
         return None;
     }
-    free_memory(facts).or_else(|| other_error(facts, others)).or_else(|| only_warnings(facts))
+    free_memory(facts)
+        .or_else(|| kernel_of_library(facts))
+        .or_else(|| other_error(facts, others))
+        .or_else(|| only_warnings(facts))
 }
 
 fn is_library(message: &Message) -> bool {
@@ -32,7 +37,7 @@ fn is_library(message: &Message) -> bool {
 
 /// A library failed beside plenty of free memory.
 fn free_memory(facts: &Facts<'_>) -> Option<Judgement> {
-    let library = facts.log.first(is_library)?;
+    let library = facts.log.first(|it| is_library(it) && !is_execution(it))?;
     let mismatch = facts.log.first(|message| *message == Message::VersionMismatch);
     if let Some(mismatch) = mismatch {
         let summary = "the library is of another release than the one it was compiled for";
@@ -75,6 +80,39 @@ fn free_memory(facts: &Facts<'_>) -> Option<Judgement> {
     let memory = |message: &Message| matches!(message, Message::GpuMemory { .. });
     let lines = std::iter::once(library).chain(facts.log.all(memory));
     Some(Judgement::new(confidence, summary, facts.quote_all(lines)))
+}
+
+/// A kernel of a library failed, and no other error tells why.
+fn kernel_of_library(facts: &Facts<'_>) -> Option<Judgement> {
+    if !is_kernel_of_library(facts) {
+        return None;
+    }
+    let event = facts.log.first(is_execution)?;
+    let Message::Library { library, .. } = &event.message else {
+        return None;
+    };
+    let free = free_at_failure(facts);
+    let (confidence, rest) = match free {
+        Some(free) if free >= PLENTY_BYTES => {
+            (Confidence::Likely, format!("{} of the GPU were free", Bytes(free)))
+        }
+        _ => (
+            Confidence::Possible,
+            "its input, the library's release or too little memory beside the pool may be the reason"
+                .to_owned(),
+        ),
+    };
+    let summary = format!(
+        "{} had started, and one of its kernels failed while it ran: {rest}",
+        library.label()
+    );
+    Some(Judgement::new(confidence, summary, vec![facts.quote(event)]))
+}
+
+/// Returns `true` if all that is known is that a kernel of a library failed.
+pub(super) fn is_kernel_of_library(facts: &Facts<'_>) -> bool {
+    let starts = |message: &Message| is_library(message) && !is_execution(message);
+    facts.log.has(is_execution) && !facts.log.has(starts) && naming_error(facts).is_none()
 }
 
 /// The program failed with an error that is not about memory.
@@ -166,14 +204,6 @@ fn is_kernel_fault(event: &Event) -> bool {
 /// Returns the error that tells most: the first that names what failed, else the exception that came last. None
 /// where an error may be anything, or the log has words about memory that are no known message.
 fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
-    const NAMING: [fn(&Message) -> bool; 6] = [
-        |message| matches!(message, Message::DonationError),
-        |message| matches!(message, Message::KernelResources),
-        |message| matches!(message, Message::PluginMismatch),
-        |message| matches!(message, Message::VersionMismatch),
-        |message| matches!(message, Message::DriverError),
-        |message| matches!(message, Message::Installation),
-    ];
     let named = |message: &Message| match message {
         Message::Exception { subject, .. } => *subject != Subject::Memory,
         Message::PeerFailure
@@ -182,13 +212,26 @@ fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
         | Message::DiskFull => true,
         _ => false,
     };
-    if let Some(error) = NAMING.into_iter().find_map(|is| facts.log.first(is)) {
+    if let Some(error) = naming_error(facts) {
         return Some(error);
     }
     if may_be_memory(facts) {
         return None;
     }
     facts.log.all(named).last()
+}
+
+/// Returns the first error that names what failed.
+fn naming_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
+    const NAMING: [fn(&Message) -> bool; 6] = [
+        |message| matches!(message, Message::DonationError),
+        |message| matches!(message, Message::KernelResources),
+        |message| matches!(message, Message::PluginMismatch),
+        |message| matches!(message, Message::VersionMismatch),
+        |message| matches!(message, Message::DriverError),
+        |message| matches!(message, Message::Installation),
+    ];
+    NAMING.into_iter().find_map(|is| facts.log.first(is))
 }
 
 /// Returns `true` if an error may well be about memory, in words that nobody knows.
@@ -252,6 +295,9 @@ fn only_warnings(facts: &Facts<'_>) -> Option<Judgement> {
                 | Message::ArgumentsExceedLimit { .. }
                 | Message::CpuFallback
                 | Message::Setting { .. }
+                // XLA copies without pinned memory then.
+                | Message::Host { how: HostFailure::PinnedRefused, .. }
+                | Message::DriverRefusal { pinned_host: true, .. }
         )
     };
     if may_be_memory(facts) {

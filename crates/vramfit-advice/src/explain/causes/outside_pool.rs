@@ -1,13 +1,10 @@
-use super::{Judgement, is_driver_call};
+use super::{Judgement, is_driver_call, other_framework};
 use crate::bytes::Bytes;
 use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
-use crate::explain::message::{
-    AllocatorOwner, DriverCall, Library, Message, OtherAllocator, Reason,
-};
-use crate::explain::number::Size;
-use crate::explain::shares::Shares;
+use crate::explain::message::{DriverCall, Library, Message, Reason};
+use crate::explain::other_allocator::AllocatorOwner;
 
 /// A library that does not start with this much free has another reason.
 pub(super) const PLENTY_BYTES: u64 = 512 << 20;
@@ -18,22 +15,27 @@ const LOW_FRACTION: f64 = 0.5;
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let event = first_failure(facts)?;
     if let Message::OtherAllocator(refused) = &event.message {
-        return other_framework(facts, event, refused);
+        return Some(other_framework::judge(facts, event, refused));
     }
     let (what, names_memory) = match &event.message {
-        Message::Library { library, reason } => (library.label(), *reason == Reason::Memory),
-        Message::DriverOutOfMemory { call: DriverCall::Module } => {
-            ("loading compiled kernels", true)
+        Message::Library { library, reason } => {
+            (library.label().to_owned(), *reason == Reason::Memory)
         }
-        Message::DriverOutOfMemory { call: DriverCall::Graph } => {
-            ("instantiating a CUDA graph", true)
+        Message::DriverOutOfMemory { call, function, .. } => {
+            (describe_call(*call, function.as_deref()), true)
         }
-        _ => ("the driver", true),
+        _ => ("the driver".to_owned(), true),
     };
-    let is_unnamed = is_driver_call(&event.message, &[DriverCall::Unknown]);
+    let is_unnamed = matches!(&event.message, Message::DriverOutOfMemory { is_certain: false, .. });
     let free = free_at_failure(facts);
     let is_plenty = free.is_some_and(|free| free >= PLENTY_BYTES);
-    let confidence = if facts.is_after_failure(event) || (is_plenty && !names_memory) {
+    let is_execution = is_execution(&event.message);
+    // A kernel that fails while it runs seldom does so for want of memory.
+    if is_execution && free.is_none_or(|_| is_plenty) {
+        return None;
+    }
+    let is_doubtful = is_execution || is_plenty;
+    let confidence = if facts.is_after_failure(event) || is_doubtful {
         Confidence::Possible
     } else if names_memory && !is_unnamed {
         Confidence::Sure
@@ -46,93 +48,25 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     };
     let subject = match &event.message {
         Message::Library { .. } if names_memory => format!("{what} found no memory"),
+        Message::Library { .. } if is_execution => {
+            format!("a kernel of {what} failed, which may be for lack of memory")
+        }
+        Message::Library { .. } if is_of_running(event) => {
+            format!("{what} failed and names no reason; that often means no free GPU memory")
+        }
         Message::Library { .. } => {
             format!("{what} could not start; that often means no free GPU memory")
         }
         _ => format!("{what} failed for lack of memory"),
     };
-    let summary =
-        format!("{subject}{left}: the pool leaves too little of the GPU to what is outside of it");
-    Some(Judgement::new(confidence, summary, facts.quote_all(facts.log.all(is_outside))))
-}
-
-/// Another framework in the process found no memory beside JAX's pool.
-fn other_framework(
-    facts: &Facts<'_>,
-    event: &Event,
-    refused: &OtherAllocator,
-) -> Option<Judgement> {
-    let bytes = |size: Option<Size>| size.map(|size| size.bytes);
-    let shares = Shares::of(facts, refused);
-    let is_of_others = shares.map(|shares| {
-        let others = shares.jax.saturating_add(shares.other_processes.unwrap_or(0));
-        others >= shares.total / 2
-    });
-    let is_of_jax = |message: &Message| {
-        matches!(message, Message::JaxNamed | Message::Jax { .. } | Message::Setting { .. })
-    };
-    let is_jax_named = facts.log.has(is_of_jax);
-    // PyTorch runs out of memory without JAX often enough.
-    if refused.owner == AllocatorOwner::Pytorch && !is_jax_named && is_of_others != Some(true) {
-        return None;
-    }
-    let is_known = refused.owner != AllocatorOwner::Unknown;
-    let confidence = match (is_known, is_of_others) {
-        _ if facts.is_after_failure(event) => Confidence::Possible,
-        (false, _) | (true, Some(false)) => Confidence::Possible,
-        (true, _) => Confidence::Likely,
-    };
-    // Another line of the same failure may tell it.
-    let told = facts.log.find(|message| match message {
-        Message::OtherAllocator(other) if other.owner == refused.owner => other.size,
-        _ => None,
-    });
-    let asked = match bytes(refused.size).or(told.map(|(_, size)| size.bytes)) {
-        Some(bytes) => format!(" for {}", Bytes(bytes)),
-        None => String::new(),
-    };
-    let owner = refused.owner.label();
-    let summary = match shares {
-        Some(shares) => format!("{owner} found no GPU memory{asked}: {}", divided(&shares)),
-        None => {
-            let itself = match bytes(refused.held) {
-                Some(held) => format!(", with {} of its own", Bytes(held)),
-                None => String::new(),
-            };
-            format!(
-                "{owner} found no GPU memory{asked}{itself}: it allocates beside JAX's pool, which may leave too \
-                 little of the GPU to it"
-            )
+    let why = match is_plenty && names_memory {
+        true => {
+            "of the GPU's memory that was enough, so it may be that of the host, or another limit"
         }
+        false => "the pool leaves too little of the GPU to what is outside of it",
     };
-    Some(Judgement::new(
-        confidence,
-        summary,
-        facts.quote_all(std::iter::once(event).chain(facts.log.all(is_outside))),
-    ))
-}
-
-/// Returns the GPU's memory as a framework's own figures divide it.
-fn divided(shares: &Shares) -> String {
-    let Shares { owner, total, free, own, jax, other_processes } = *shares;
-    let known = format!(
-        "of {}, {} are free and {} are {}'s",
-        Bytes(total),
-        Bytes(free),
-        Bytes(own),
-        owner.label()
-    );
-    match other_processes {
-        Some(others) => format!(
-            "{known}; {} more are of this process, JAX's pool and contexts, and {} of other processes",
-            Bytes(jax),
-            Bytes(others)
-        ),
-        None => format!(
-            "{known}; the other {} are JAX's pool, unless other processes use the GPU as well",
-            Bytes(jax)
-        ),
-    }
+    let summary = format!("{subject}{left}: {why}");
+    Some(Judgement::new(confidence, summary, facts.quote_all(facts.log.all(is_outside))))
 }
 
 /// Returns `true` if the log shows a fraction that leaves half of the GPU outside the pool.
@@ -141,16 +75,43 @@ pub(super) fn leaves_half(facts: &Facts<'_>) -> bool {
         && facts.settings.fraction.is_some_and(|fraction| fraction <= LOW_FRACTION)
 }
 
-fn is_outside(message: &Message) -> bool {
+/// Names what the driver had no memory for: the function, where the log has it.
+fn describe_call(call: DriverCall, function: Option<&str>) -> String {
+    let named = function.map(|function| format!("`{function}`"));
+    named.unwrap_or_else(|| {
+        match call {
+            DriverCall::Module => "loading compiled kernels",
+            DriverCall::Graph => "a CUDA graph",
+            DriverCall::Context | DriverCall::Unknown => "the driver",
+        }
+        .to_owned()
+    })
+}
+
+/// Returns `true` if a library fails that was not just to start, by the words of its error.
+fn is_of_running(event: &Event) -> bool {
+    let text = event.text.to_ascii_lowercase();
+    let starts = ["creat", "handle", "init"];
+    let is_internal = text.contains("internal_error") || text.contains("internal error");
+    is_internal && !starts.iter().any(|word| text.contains(word))
+}
+
+/// Returns `true` if a kernel of a library failed, which had started.
+pub(super) fn is_execution(message: &Message) -> bool {
+    matches!(message, Message::Library { reason: Reason::Execution, .. })
+}
+
+pub(super) fn is_outside(message: &Message) -> bool {
     match message {
         Message::Library { .. } | Message::OtherAllocator(_) => true,
-        Message::DriverOutOfMemory { call } => *call != DriverCall::Context,
+        Message::DriverOutOfMemory { .. } => !is_driver_call(message, &[DriverCall::Context]),
         _ => false,
     }
 }
 
-/// Returns the failure that tells most: one that names memory, else the first.
-fn first_failure<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
+/// Returns the failure that tells most: one that names memory, else the first; of kernels that ran only where there is
+/// no other.
+pub(super) fn first_failure<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
     let autotuning = |event: &Event| {
         facts.log.events.iter().any(|other| {
             matches!(other.message, Message::Autotuning { .. })
@@ -167,10 +128,13 @@ fn first_failure<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
     let names_memory = |event: &&Event| match &event.message {
         Message::Library { reason, .. } => *reason == Reason::Memory,
         Message::OtherAllocator(refused) => refused.owner != AllocatorOwner::Unknown,
-        Message::DriverOutOfMemory { call } => *call != DriverCall::Unknown,
+        Message::DriverOutOfMemory { .. } => {
+            !is_driver_call(&event.message, &[DriverCall::Unknown])
+        }
         _ => false,
     };
-    outside().find(names_memory).or_else(|| outside().next())
+    let started = |event: &&Event| !is_execution(&event.message);
+    outside().find(names_memory).or_else(|| outside().find(started)).or_else(|| outside().next())
 }
 
 /// Returns `true` if a library failed for another reason than memory: it says so itself, here or in the message before.
@@ -187,7 +151,10 @@ pub(super) fn fails_otherwise(facts: &Facts<'_>, event: &Event) -> bool {
     let is_of_network = library == Library::Nccl
         && event.text.contains("unhandled system error")
         && facts.log.has(|message| *message == Message::PeerFailure);
-    (names(Reason::Other) || is_other_release || is_of_network) && !names(Reason::Memory)
+    // Or that the host had no memory for what processes share.
+    let is_of_host = library == Library::Nccl && facts.is_shared_segment();
+    let names_other = names(Reason::Other) || is_other_release || is_of_network || is_of_host;
+    names_other && !names(Reason::Memory)
 }
 
 /// Returns the GPU's free memory when a library failed, where the log tells: XLA does, just then. What a table of

@@ -188,25 +188,38 @@ fn tensorflow_first(facts: &Facts<'_>) -> Option<Judgement> {
 
 /// The map of the pool shows nothing in it, and yet it had no room.
 fn empty_pool(facts: &Facts<'_>) -> Option<Judgement> {
-    /// What every GPU has that trains, and what only large ones have.
-    const MODEST_BYTES: u64 = 4 << 30;
-    const LARGE_BYTES: u64 = 16 << 30;
-    let is_empty = facts.log.map()?.bytes().all(|cell| cell == b'_');
-    let rounded = facts.rounded_bytes()?;
-    if !is_empty || facts.log.dump().is_some_and(|dump| dump.pool_bytes().is_some()) {
+    /// What most GPUs that train have. A request that exceeds its part of one may also exceed a pool that has its limit.
+    const USUAL_GPU_BYTES: u64 = 22 << 30;
+    let is_known = facts.log.dump().is_some_and(|dump| dump.pool_bytes().is_some());
+    // In use and yet free: the figures and the map are not of the same pool.
+    let is_in_use = facts.figures.in_use_bytes.is_some_and(|in_use| in_use > 0)
+        && !facts.figures.in_use_is_at_end;
+    // Of unified memory others leave as much as there is.
+    let is_unlike = is_known || is_in_use || facts.settings.unified_memory;
+    if !facts.is_pool_empty() || is_unlike || facts.exceeds_limit() {
         return None;
     }
-    let most = facts.figures.limit_bytes.or(facts.most_of_budget());
-    let confidence = match most {
-        Some(limit) if rounded > limit => return None,
-        Some(_) => Confidence::Likely,
-        None if rounded <= MODEST_BYTES => Confidence::Likely,
-        None if rounded <= LARGE_BYTES => Confidence::Possible,
-        None => return None,
+    let settings = &facts.settings;
+    let usual = settings.limit_bytes(USUAL_GPU_BYTES, settings.fraction_in_force());
+    let rounded = facts.rounded_bytes()?;
+    let limit = facts.pool_limit();
+    let confidence = match limit {
+        None if rounded > usual => Confidence::Possible,
+        // It had room for these.
+        _ if facts.steps_before_failure() > 0 => Confidence::Possible,
+        _ => Confidence::Likely,
+    };
+    let unless = match limit {
+        Some(limit) => format!(", though its limit is {}", Bytes(limit)),
+        None => String::new(),
+    };
+    let others = match limit {
+        Some(_) => "",
+        None => ", unless its limit is as small",
     };
     let summary = format!(
-        "the map shows an empty pool that is smaller than {}: the pool was not obtained, or others took the \
-         memory that it would grow into",
+        "the map shows an empty pool that has no room for {}{unless}: the driver did not give it the memory, which others \
+         use{others}",
         Bytes(rounded)
     );
     Some(Judgement::new(confidence, summary, facts.quote_request()))

@@ -261,7 +261,15 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     };
     let map = facts.log.map().map_or(String::new(), |map| {
         let free = map.bytes().filter(|cell| *cell == b'_').count();
-        format!("; the map of the pool shows {} % free", free * 100 / map.len())
+        match facts.pool_limit().filter(|_| facts.exceeds_limit()) {
+            _ if !facts.is_pool_empty() => {
+                format!("; the map of the pool shows {} % free", free * 100 / map.len())
+            }
+            Some(limit) => {
+                format!("; nothing of the pool was in use, and its limit is {}", Bytes(limit))
+            }
+            None => "; nothing of the pool was in use: the request exceeds all of it".to_owned(),
+        }
     });
     let need = facts.log.program_need();
     let parts = need.map_or(String::new(), |(_, need)| {

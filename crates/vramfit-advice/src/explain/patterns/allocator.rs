@@ -5,6 +5,7 @@ use crate::allocator::PoolEnd;
 use crate::explain::dump_line::PoolStats;
 use crate::explain::message::Message;
 use crate::explain::number::{Size, integer, size};
+use crate::explain::other_allocator::AllocatorOwner;
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("ranoutofmemorytryingtoallocate", pool_refusal),
@@ -27,6 +28,9 @@ fn pool_refusal(at: &Match<'_>) -> Option<Message> {
     if contains_any(until(rest, b"*"), &["withfreed_by_count", "callerindicatesthatthisisnot"]) {
         return Some(Message::PoolWarning { size });
     }
+    if of_tensorflow(at) {
+        return Some(Message::other_allocator(AllocatorOwner::TensorFlow, Some(size)));
+    }
     let rounded = after_label(head(rest, 48), "(roundedto").and_then(integer);
     let end = if contains(rest, "fromthelowerend") {
         Some(PoolEnd::Lower)
@@ -37,6 +41,21 @@ fn pool_refusal(at: &Match<'_>) -> Option<Message> {
     };
     let rounded = rounded.map(|(bytes, _)| bytes);
     Some(Message::PoolRefusal { size, rounded, end, device: device_of_pool(at) })
+}
+
+/// Returns `true` if the line ends with the name of an operation, `requested by op model/conv`, which only TensorFlow's
+/// pool knows: in the lines of JAX's nothing follows.
+fn of_tensorflow(at: &Match<'_>) -> bool {
+    const MIN_NAME_BYTES: usize = 3;
+    let line = at.line();
+    let Some((_, name)) = line.rsplit_once("requested by op ") else {
+        return false;
+    };
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_/.:-".contains(&byte);
+    let name = name.trim();
+    name.len() >= MIN_NAME_BYTES
+        && name.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && name.bytes().all(is_part)
 }
 
 /// Returns the number of the GPU in the name of the pool in front of a match: `Allocator (GPU_3_bfc) `.

@@ -191,7 +191,9 @@ fn subject(class: &str, text: &[u8]) -> Subject {
     if has(&["nospaceleft", "diskquotaexceeded"]) && !has(&["/dev/shm", "sharedmemory"]) {
         return Subject::Program;
     }
-    if has(&["alloc", "exhausted", "notenough", "insufficient"]) {
+    // Of servers, which find out that the GPU is too full before they ask for memory.
+    let of_servers = ["availablememory", "freememory", "cachememory", "memoryutilization"];
+    if has(&["alloc", "exhausted", "notenough", "insufficient"]) || has(&of_servers) {
         return Subject::Unknown;
     }
     let of_installation = [

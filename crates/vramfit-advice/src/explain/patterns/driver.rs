@@ -1,8 +1,9 @@
 //! Messages of the CUDA driver, and about its installation.
 
 use super::{Match, Pattern, contains, contains_any, head, lossy};
-use crate::explain::message::{AllocatorOwner, DriverCall, HostFailure, Message, Platform};
+use crate::explain::message::{DriverCall, HostFailure, Message, Platform};
 use crate::explain::number::size;
+use crate::explain::other_allocator::AllocatorOwner;
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("failedtoallocate", driver_refusal),
@@ -67,8 +68,20 @@ pub(super) const PATTERNS: &[Pattern] = &[
 ];
 
 const fn call(call: DriverCall) -> Message {
-    Message::DriverOutOfMemory { call }
+    Message::DriverOutOfMemory { call, function: None, is_certain: true }
 }
+
+fn uncertain(call: DriverCall, function: Option<String>) -> Message {
+    Message::DriverOutOfMemory { call, function, is_certain: false }
+}
+
+/// The names of the error, in CUDA and in ROCm.
+const ERRORS: [&str; 4] = [
+    "cuda_error_out_of_memory",
+    "cudaerrormemoryallocation",
+    "hip_error_outofmemory",
+    "hiperroroutofmemory",
+];
 
 pub(super) fn names_memory(text: &[u8]) -> bool {
     let words = [
@@ -96,7 +109,13 @@ fn if_memory(at: &Match<'_>, which: DriverCall) -> Option<Message> {
 /// `failed to allocate 1.14G (1224736768 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory`
 fn driver_refusal(at: &Match<'_>) -> Option<Message> {
     let Some((size, rest)) = size(at.record()) else {
-        return Some(Message::MemoryNamed);
+        let is_refusal = contains_any(reason(at), &ERRORS);
+        let of_host = contains_any(head(at.record(), 60), &["onhost", "hostmemory"]);
+        return Some(match (is_refusal, of_host) {
+            (true, true) => Message::Host { how: HostFailure::PinnedRefused, size: None },
+            (true, false) => uncertain(DriverCall::Unknown, None),
+            (false, _) => Message::MemoryNamed,
+        });
     };
     let rest = head(rest, MAX_REASON_BYTES);
     // `failed to alloc 2147483648 bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory`
@@ -104,8 +123,8 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
         let how = HostFailure::UnifiedRefused;
         return Some(Message::Host { how, size: None });
     }
-    // `Failed to allocate 1409286144 bytes for new constant`: of a program that is loaded.
-    if rest.starts_with(b"fornewconstant") {
+    // `Failed to allocate 1409286144 bytes for new constant`: of a program that is loaded. Or nothing but the status tells.
+    if rest.starts_with(b"fornewconstant") || is_status_alone(at, rest) {
         return Some(Message::OutOfMemory { size, program: None });
     }
     // `Failed to allocate 104857600 bytes on device 'cuda:0'`, of Warp.
@@ -129,26 +148,75 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
     })
 }
 
+/// `RESOURCE_EXHAUSTED: Failed to allocate 5368709120 bytes`, with nothing behind it.
+fn is_status_alone(at: &Match<'_>, rest: &[u8]) -> bool {
+    const STATUS: &[u8] = b"resource_exhausted:";
+    at.before(STATUS.len()) == STATUS && matches!(rest, [] | [b'.', ..] | [b'\n', ..])
+}
+
 /// `Failed to load in-memory CUBIN (compiled for a different GPU?).: CUDA_ERROR_OUT_OF_MEMORY: out of memory`
 fn module(at: &Match<'_>) -> Option<Message> {
     if_memory(at, DriverCall::Module)
 }
 
-/// The driver's error by itself. Messages that say what it was for are matched from their beginning, and
-/// the error in them is then no message of its own.
+/// The functions of the driver and the runtime that pin memory of the host.
+pub(super) const OF_PINNED_MEMORY: [&str; 5] =
+    ["hostalloc", "mallochost", "allochost", "hostmalloc", "hostregister"];
+
+/// Beginnings of messages that are read with the error in them.
+const READ_FROM_BEGINNING: [&str; 11] = [
+    "failedtoalloc",
+    "failedtoloadin-memory",
+    "failedtoloadptxtextasamodule",
+    "failedtoinstantiatecudagraph",
+    "failedtoinstantiategpugraph",
+    "ranoutofmemorytryingtoinstantiate",
+    "failedcalltocudeviceprimaryctxretain",
+    "couldnotretaincudadevicecontext",
+    "failedcalltocuctxcreate",
+    "failedcalltocuinit",
+    "memaddressreserve",
+];
+
+/// The driver's error in any other message, with what failed, as far as that stands in front of it:
+/// `Failed to capture gpu graph: no memory: cuGraphInstantiate CUDA_ERROR_OUT_OF_MEMORY`.
 fn unnamed_call(at: &Match<'_>) -> Option<Message> {
-    let before = at.before(MAX_REASON_BYTES);
-    let words = [
-        "failedtoalloc",
-        "cubin",
-        "ctxretain",
-        "instantiate",
-        "devicecontext",
-        "memaddressreserve",
-        "cuinit",
-    ];
-    let is_part = contains_any(before, &words);
-    (!is_part).then_some(call(DriverCall::Unknown))
+    const MAX_DISTANCE: usize = 120;
+    const OF_GRAPHS: [&str; 5] =
+        ["graphinstantiate", "gpugraph", "cudagraph", "graphexec", "commandbuffer"];
+    const OF_CONTEXTS: [&str; 4] = ["cuinit", "ctxcreate", "ctxretain", "devicecontext"];
+    const OF_MODULES: [&str; 4] = ["cubin", "moduleload", "loadmodule", "libraryload"];
+    if contains_any(at.before(MAX_REASON_BYTES), &READ_FROM_BEGINNING) {
+        return None;
+    }
+    let before = at.before(MAX_DISTANCE);
+    if contains_any(before, &OF_PINNED_MEMORY) {
+        return Some(Message::Host { how: HostFailure::PinnedRefused, size: None });
+    }
+    let call = match before {
+        _ if contains_any(before, &OF_GRAPHS) => DriverCall::Graph,
+        _ if contains_any(before, &OF_CONTEXTS) => DriverCall::Context,
+        _ if contains_any(before, &OF_MODULES) => DriverCall::Module,
+        _ => DriverCall::Unknown,
+    };
+    Some(uncertain(call, function_before(at)))
+}
+
+/// Returns the last function of the driver, the runtime or a library that the line names in front of a match.
+fn function_before(at: &Match<'_>) -> Option<String> {
+    const PREFIXES: [&str; 3] = ["cu", "hip", "nccl"];
+    const LIBRARIES: [&str; 5] = ["cudnn", "cublas", "cufft", "cusolver", "cusparse"];
+    let line = at.line();
+    let before = line.strip_suffix(&at.block.place(at.from).text)?;
+    let words = before.rsplit(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let is_function = |word: &&str| {
+        let is_library = LIBRARIES.iter().any(|library| word.eq_ignore_ascii_case(library));
+        PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+            && word.contains(|letter: char| letter.is_ascii_uppercase())
+            && !word.contains("Error")
+            && !is_library
+    };
+    words.into_iter().find(is_function).map(str::to_owned)
 }
 
 /// `MIG 1g.10gb`, and `MIG 1c.3g.40gb` of a slice that is divided further.

@@ -27,7 +27,14 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new(RUNS[4], map),
     Pattern::new(RUNS[5], map),
     Pattern::new(RUNS[6], map),
+    // In place of the map, where the pool has no region.
+    Pattern::new("<allocatorcontainsnomemory>", |_| {
+        dump(DumpLine::Map { cells: "_".repeat(MAP_CELLS) })
+    }),
 ];
+
+/// The characters of a map.
+const MAP_CELLS: usize = 100;
 
 /// What a map has where it is found; short runs are those of a pool in pieces.
 const RUNS: [&str; 7] =
@@ -133,7 +140,6 @@ fn stats(at: &Match<'_>) -> Option<Message> {
 /// The row of `*`, `x` and `_` that shows what is in use: of 100 characters, and of others where the text in front of
 /// it says that it is one. Rulers in other logs look the same.
 fn map(at: &Match<'_>) -> Option<Message> {
-    const MAP_CELLS: usize = 100;
     const MAX_CELLS: usize = 1000;
     const MIN_CELLS: usize = 20;
     const MAX_DISTANCE: usize = 400;

@@ -1,15 +1,13 @@
 //! Messages of other frameworks in the process, which take GPU memory beside JAX's pool; and words about memory that
 //! no other pattern knows.
 
-use super::driver::names_memory;
+use super::driver::{OF_PINNED_MEMORY, names_memory};
 use super::{Match, Pattern, after_label, contains, contains_any, head, labelled_size};
-use crate::explain::message::{AllocatorOwner, HostFailure, Message, OtherAllocator};
-use crate::explain::number::{Size, integer, size};
+use crate::explain::message::{HostFailure, Library, Message, Reason};
+use crate::explain::number::{integer, size};
+use crate::explain::other_allocator::{AllocatorOwner, OtherAllocator};
 
 pub(super) const PATTERNS: &[Pattern] = &[
-    Pattern::new("cudaoutofmemory", pytorch),
-    Pattern::new("hipoutofmemory", pytorch),
-    Pattern::new("cudaerror:outofmemory", cuda_error),
     Pattern::new("oomwhenallocatingtensor", tensorflow),
     Pattern::new("cudaruntimeimplicitinitialization", implicit_initialization),
     Pattern::new("dsttensorisnotinitialized", |_| {
@@ -38,62 +36,6 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("allocationfailure", named),
     Pattern::new("memoryexhausted", named),
 ];
-
-/// `CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 79.20 GiB total capacity; 752.52 MiB already allocated;
-/// 27.25 MiB free; 886.00 MiB reserved in total by PyTorch)`, and since PyTorch 2.1 `GPU 0 has a total capacity of
-/// 79.10 GiB of which 1.21 GiB is free. Process 7 has 2.00 GiB memory in use. Including non-PyTorch memory, this process
-/// has 16.6 GiB memory in use. Of the allocated memory 15.03 GiB is allocated by PyTorch, and 1.00 GiB is reserved by
-/// PyTorch but unallocated.`
-fn pytorch(at: &Match<'_>) -> Option<Message> {
-    const MAX_TEXT_BYTES: usize = 600;
-    let text = head(at.record(), MAX_TEXT_BYTES);
-    let listed = |label: &str| size_before(text, label);
-    let told = |label: &str| labelled_size(text, label);
-    let unallocated = size_after(text, "isallocatedbypytorch,and", "isreservedbypytorch");
-    let allocated = told("oftheallocatedmemory").map(|size| add(size, unallocated));
-    Some(Message::OtherAllocator(OtherAllocator {
-        owner: AllocatorOwner::Pytorch,
-        size: told("triedtoallocate"),
-        held: listed("reservedintotal").or_else(|| listed("alreadyallocated")).or(allocated),
-        process: told("thisprocesshas"),
-        free: listed("free;").or_else(|| told("ofwhich")),
-        // PyTorch 2.1 writes `capacty`.
-        total: (told("totalcapacityof").or_else(|| told("totalcapactyof")))
-            .or_else(|| listed("totalcapacity;")),
-    }))
-}
-
-fn add(size: Size, more: Option<Size>) -> Size {
-    let more = more.unwrap_or_default();
-    Size {
-        bytes: size.bytes.saturating_add(more.bytes),
-        tolerance: size.tolerance.saturating_add(more.tolerance),
-    }
-}
-
-/// Returns the size behind a label, where these words follow it.
-fn size_after(text: &[u8], label: &str, words: &str) -> Option<Size> {
-    let (size, rest) = size(after_label(text, label)?)?;
-    rest.starts_with(words.as_bytes()).then_some(size)
-}
-
-/// Returns the size that stands in front of a label, behind a semicolon.
-fn size_before(text: &[u8], label: &str) -> Option<Size> {
-    let end = memchr::memmem::find(text, label.as_bytes())?;
-    let from = memchr::memrchr(b';', &text[..end])? + 1;
-    let (size, rest) = size(&text[from..])?;
-    (rest.len() == text.len() - end).then_some(size)
-}
-
-/// `RuntimeError: CUDA error: out of memory`, of PyTorch where its advice about asynchronous errors follows.
-fn cuda_error(at: &Match<'_>) -> Option<Message> {
-    let of_pytorch = contains(head(at.after(), 120), "kernelerrorsmight");
-    let owner = match of_pytorch {
-        true => AllocatorOwner::Pytorch,
-        false => AllocatorOwner::Unknown,
-    };
-    Some(Message::other_allocator(owner, None))
-}
 
 /// `OOM when allocating tensor with shape[…] and type float on /job:localhost/…/device:GPU:0 by allocator GPU_0_bfc`
 fn tensorflow(at: &Match<'_>) -> Option<Message> {
@@ -162,12 +104,9 @@ fn cupy(at: &Match<'_>) -> Option<Message> {
     let text = at.record();
     let (refused, _) = size(text)?;
     Some(Message::OtherAllocator(OtherAllocator {
-        owner: AllocatorOwner::Cupy,
         size: Some(refused),
         held: labelled_size(head(text, 120), "allocatedsofar:"),
-        process: None,
-        free: None,
-        total: None,
+        ..OtherAllocator::new(AllocatorOwner::Cupy)
     }))
 }
 
@@ -186,23 +125,33 @@ fn unknown(_: &Match<'_>) -> Option<Message> {
 fn named(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 60;
     let (before, after) = (at.before(MAX_DISTANCE), head(at.record(), MAX_DISTANCE));
-    // The end of a name in code, or a message that is read from its beginning.
-    let is_known = contains_any(
-        before,
-        &["cuda_error_out_of_memory", "cudaerrormemory", "cudafailure", "failedtoalloc", "autotun"],
-    );
-    if is_known || after.starts_with(b"error") {
+    // The error by its name, which is a message of its own, or the rest of one that is read from its beginning.
+    let codes = ["cuda_error_out_of_memory", "cudaerrormemory", "cudafailure", "failedtoalloc"];
+    if contains_any(before, &codes) {
+        return None;
+    }
+    // The end of a name in code, too.
+    if contains(before, "autotun") || after.starts_with(b"error") {
         return Some(Message::MemoryNamed);
+    }
+    if contains_any(before, &OF_PINNED_MEMORY) {
+        return Some(Message::Host { how: HostFailure::PinnedRefused, size: None });
     }
     // `srun: error: node12: task 0: Out Of Memory`
     if contains_any(before, &["srun:error", "slurmstepd:error"]) {
         let (how, size) = (HostFailure::Killed, None);
         return Some(Message::Host { how, size });
     }
+    let host = ["cpu", "host", "killed", "slurm", "task"];
+    let of_host = contains_any(before, &host) || contains_any(after, &host);
+    let failures = ["error", "fail", "warn", "unable", "couldnot"];
+    let of_nccl = contains(before, "nccl") && contains_any(before, &failures);
+    if at.pattern() == b"outofmemory" && of_nccl && !of_host {
+        return Some(Message::Library { library: Library::Nccl, reason: Reason::Memory });
+    }
     let words = ["cuda", "gpu", "vram", "hip", "devicememory", "cumem"];
     let of_gpu = at.pattern() == b"outofmemory" && contains_any(before, &words);
-    let host = ["cpu", "host", "killed", "slurm", "task"];
-    match of_gpu && !contains_any(before, &host) && !contains_any(after, &host) {
+    match of_gpu && !of_host {
         true => unknown(at),
         false => Some(Message::MemoryNamed),
     }

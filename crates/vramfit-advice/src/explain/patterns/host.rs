@@ -1,8 +1,9 @@
 //! Messages about the host: its memory and addresses, other processes of the job; and TPUs.
 
 use super::{Match, Pattern, after_label, contains, contains_any, head, until};
-use crate::explain::message::{AllocatorOwner, HostFailure, Message};
+use crate::explain::message::{HostFailure, Message};
 use crate::explain::number::{integer, size};
+use crate::explain::other_allocator::AllocatorOwner;
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("unabletoallocate", numpy),

@@ -115,7 +115,7 @@ const MEMORY: [&[u8]; 5] = [
     b"insufficient_resources",
 ];
 /// What they also return for want of memory, and for other reasons.
-const AMBIGUOUS: [&[u8]; 11] = [
+const AMBIGUOUS: [&[u8]; 8] = [
     b"not_initialized",
     b"notinitialized",
     b"hasnotbeeninitialized",
@@ -123,11 +123,11 @@ const AMBIGUOUS: [&[u8]; 11] = [
     b"setup_failed",
     b"internal_error",
     b"internalerror",
-    b"execution_failed",
-    b"executionfailed",
-    b"exec_failed",
     b"unknownerror",
 ];
+/// What they return where a kernel of theirs failed: they had started.
+const EXECUTION: [&[u8]; 4] =
+    [b"execution_failed", b"executionfailed", b"exec_failed", b"launch_failure"];
 
 /// Returns the reason of a library's failure, by the status in its message.
 fn library_reason(text: &[u8]) -> Reason {
@@ -145,6 +145,9 @@ fn status_reason(status: &[u8]) -> Option<Reason> {
     let begins = |names: &[&[u8]]| names.iter().any(|name| status.starts_with(name));
     if begins(&MEMORY) {
         return Some(Reason::Memory);
+    }
+    if begins(&EXECUTION) {
+        return Some(Reason::Execution);
     }
     // What is cut off says nothing.
     (begins(&AMBIGUOUS) || status.is_empty()).then_some(Reason::Unknown)
@@ -194,6 +197,7 @@ fn cublas_words(at: &Match<'_>) -> Option<Message> {
 fn cufft(at: &Match<'_>) -> Option<Message> {
     const ALLOC_FAILED: u64 = 2;
     const INTERNAL_ERROR: u64 = 5;
+    const EXEC_FAILED: u64 = 6;
     const SETUP_FAILED: u64 = 7;
     const MAX_STATUS_BYTES: usize = 24;
     let text = reason(at);
@@ -201,6 +205,7 @@ fn cufft(at: &Match<'_>) -> Option<Message> {
     let reason = match status {
         Some((ALLOC_FAILED, _)) => Reason::Memory,
         Some((INTERNAL_ERROR | SETUP_FAILED, _)) => Reason::Unknown,
+        Some((EXEC_FAILED, _)) => Reason::Execution,
         None => library_reason(text),
         Some(_) => Reason::Other,
     };

@@ -11,7 +11,8 @@
 //! | `program.rs` | XLA about one compiled program: its buffers, rematerialization, autotuning |
 //! | `driver.rs` | the CUDA driver, its installation, and the resources of a kernel |
 //! | `libraries.rs` | cuBLAS, cuDNN, NCCL and the like |
-//! | `frameworks.rs` | PyTorch, TensorFlow, CuPy and others in the same process |
+//! | `pytorch.rs` | PyTorch's allocators |
+//! | `frameworks.rs` | TensorFlow, CuPy and others in the same process |
 //! | `host.rs` | the host: memory, addresses, other processes, TPUs |
 //! | `client.rs` | JAX and Python: settings, versions, exceptions |
 //! | `progress.rs` | the program's own progress: steps, other phases, its end |
@@ -26,6 +27,7 @@ mod host;
 mod libraries;
 mod program;
 mod progress;
+mod pytorch;
 mod start;
 
 use std::sync::OnceLock;
@@ -182,6 +184,7 @@ impl PatternSet {
             program::PATTERNS,
             driver::PATTERNS,
             libraries::PATTERNS,
+            pytorch::PATTERNS,
             frameworks::PATTERNS,
             host::PATTERNS,
             client::PATTERNS,

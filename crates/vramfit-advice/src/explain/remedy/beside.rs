@@ -3,8 +3,11 @@
 use super::Remedy;
 use super::pool::lower_fraction;
 use crate::bytes::Bytes;
+use crate::explain::causes::is_driver_call;
+use crate::explain::causes::other_framework::{free_pieces, own_shortage};
 use crate::explain::facts::Facts;
 use crate::explain::message::{DriverCall, HostFailure, Library, Message, Reason};
+use crate::explain::other_allocator::{AllocatorOwner, OtherAllocator};
 use crate::explain::shares::Shares;
 
 pub(super) fn free_gpu(facts: &Facts<'_>) -> Remedy {
@@ -73,8 +76,31 @@ pub(in crate::explain) fn smaller_pool(facts: &Facts<'_>) -> Option<Remedy> {
     Some(remedy.with_log_bytes(gained))
 }
 
+/// What a framework beside JAX can do to need less, where its own need is the reason.
+fn less_of_framework(facts: &Facts<'_>, refused: &OtherAllocator) -> Vec<Remedy> {
+    let owner = refused.owner.label();
+    let less = Remedy::new(
+        "less-in-framework",
+        format!("let {owner} need less: a smaller batch, shorter inputs, or numbers of fewer bits"),
+        "",
+    );
+    let pieces = free_pieces(refused).filter(|_| refused.owner == AllocatorOwner::Pytorch);
+    let expandable = pieces.map(|bytes| {
+        Remedy::new(
+            "expandable-segments",
+            "let PyTorch's allocator join its free pieces",
+            format!("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {}", facts.command),
+        )
+        .with_log_bytes(Some(bytes))
+    });
+    expandable.into_iter().chain([less, free_gpu(facts)]).collect()
+}
+
 pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
     let command = &facts.command;
+    if let Some(refused) = own_shortage(facts) {
+        return less_of_framework(facts, refused);
+    }
     let mut remedies: Vec<Remedy> = smaller_pool(facts).into_iter().collect();
     remedies.extend(hide_from_tensorflow(facts));
     let settings = &facts.settings;
@@ -92,8 +118,7 @@ pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
         let text = "check that the library matches driver and JAX: its error names no reason";
         remedies.push(Remedy::new("check-installation", text, "vramfit doctor"));
     }
-    let graph = Message::DriverOutOfMemory { call: DriverCall::Graph };
-    if facts.log.has(|message| *message == graph) {
+    if facts.log.has(|message| is_driver_call(message, &[DriverCall::Graph])) {
         remedies.insert(
             0,
             Remedy::new(
