@@ -202,6 +202,40 @@ def test_arguments_that_a_device_has_a_part_of_are_not_taken():
     assert slice_outputs(code, [False, True], [False] * 7) == []
 
 
+COLLECTIVES = {
+    "psum": lambda n: lax.psum(n, "x"),
+    "pmean": lambda n: lax.pmean(n, "x"),
+    "pmax": lambda n: lax.pmax(n, "x"),
+    "all_gather": lambda n: lax.all_gather(n, "x").sum(),
+    "ppermute": lambda n: lax.ppermute(n, "x", [(0, 0)]),
+    "all_to_all": lambda n: lax.all_to_all(n[None], "x", 0, 0)[0],
+    "psum_scatter": lambda n: lax.psum_scatter(n[None], "x", tiled=True)[0],
+    "axis_index": lambda n: n + lax.axis_index("x"),
+}
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES.values(), ids=COLLECTIVES)
+@pytest.mark.parametrize("is_pmap", [True, False], ids=["pmap", "shard_map"])
+def test_collectives_of_one_device_are_sliced(collective, is_pmap):
+    def step(weights, n):
+        return weights + 1, collective(n + 1)
+
+    if is_pmap:
+        wrapped, shapes = jax.pmap(step, axis_name="x"), (1,)
+    else:
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+        spec = jax.sharding.PartitionSpec()
+        specs = {"in_specs": spec, "out_specs": spec, "check_vma": False}
+        wrapped, shapes = jax.jit(jax.shard_map(step, mesh=mesh, **specs)), ()
+    numbers = jax.ShapeDtypeStruct(shapes, jnp.int32)
+    weights = jax.ShapeDtypeStruct((*shapes, 4096, 4096), jnp.float32)
+    code = mlir.module_to_bytecode(wrapped.lower(weights, numbers).compiler_ir())
+    slices = slice_outputs(code, [True] * 2, [True] * 2)
+    assert [(each.outputs, each.parameters) for each in slices] == [([1], [1])]
+    given = [None, np.full(shapes, 3, np.int32)]
+    assert run(slices[0], given, [None, numbers])[0].tolist() == np.full(shapes, 4).tolist()
+
+
 def test_what_each_device_does_to_arrays_that_it_has_in_full_is_sliced():
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
     spec = jax.sharding.PartitionSpec
@@ -218,7 +252,8 @@ def test_what_each_device_does_to_arrays_that_it_has_in_full_is_sliced():
 
     lowered = jax.jit(step).trace(BIG, SCALAR).lower(lowering_platforms=("cuda",))
     code = mlir.module_to_bytecode(lowered.compiler_ir())
-    slices = slice_outputs(code, [True] * 2, [True] * 3)
+    together = slice_outputs(code, [True] * 2, [True] * 3, has_several_devices=True)
+    slices = [each for each in together if not each.on_all_devices]
     assert [(each.outputs, each.parameters) for each in slices] == [([1], [1])]
     results = [None, jnp.int32(4)]
     assert [int(value) for value in run(slices[0], [None, SCALAR], results)] == [4]

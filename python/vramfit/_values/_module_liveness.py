@@ -22,7 +22,7 @@ _WITH_EFFECTS = {
     "stablehlo.rng",
     "stablehlo.send",
 }
-# What one device cannot compute from its own arguments.
+# What one of several devices cannot compute from its own arguments.
 _OF_SEVERAL_DEVICES = {
     "stablehlo.all_gather",
     "stablehlo.all_reduce",
@@ -54,11 +54,16 @@ class Liveness:
     Args:
         graph: The program.
         on_all_devices: Whether all devices compute them together; else one alone.
+        has_collectives: Whether they may need what devices exchange: all compute them together, or
+            there is only one.
     """
 
-    def __init__(self, graph: Graph, on_all_devices: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, on_all_devices: bool = False, has_collectives: bool = False
+    ) -> None:
         self.graph = graph
         self.on_all_devices = on_all_devices
+        self.has_collectives = has_collectives or on_all_devices
         # None where they cannot be had.
         self._slices: dict[tuple[str, tuple[int, ...]], FunctionSlice | None] = {}
 
@@ -170,4 +175,4 @@ class _Marker:
         if operation.name in _WITH_EFFECTS or "callback" in operation.target:
             return True
         is_collective = operation.name in _OF_SEVERAL_DEVICES or operation.target in IDENTITY_CALLS
-        return is_collective and not self._liveness.on_all_devices
+        return is_collective and not self._liveness.has_collectives

@@ -52,8 +52,8 @@ def slice_outputs(
         code: StableHLO as JAX gave it to the plugin.
         local_parameters: Of each argument, whether one device has all of it.
         local_outputs: Of each result, the same.
-        has_several_devices: Whether what one device cannot compute alone may be computed by all of
-            them together.
+        has_several_devices: Whether the program runs on several devices, which then together
+            compute what one cannot compute alone.
 
     Returns:
         The slices. A result is in none if it is large, or needs an argument or an array that is, or
@@ -68,7 +68,9 @@ def slice_outputs(
         returned = enumerate(graph.functions["main"].returned)
         small = [at for at, value in returned if graph.bytes_of[value] <= MAX_RESULT_BYTES]
         local = [output for output in small if local_outputs[output]]
-        slices = _make_slices(Liveness(graph), local, local_parameters)
+        # The collectives of a program for one device, as in `pmap`, are between it and itself.
+        alone = Liveness(graph, has_collectives=not has_several_devices)
+        slices = _make_slices(alone, local, local_parameters)
         known = {output for each in slices for output in each.outputs}
         left = [output for output in small if output not in known]
         if has_several_devices and left:
