@@ -90,8 +90,8 @@ def _use_of(frame: FrameType, method: str, flow: _value_flow.Flow) -> tuple[bool
     if method in ("__bool__", "__index__") and not is_plain:
         return True, text
     # What is read inside of `queue.extend(map(float, losses))` goes into the queue.
-    collects = isinstance(node, ast.Call) and flow.collection_decides(node, source)
-    return collects or flow.decides(node, source, frame), text
+    is_kept = isinstance(node, ast.Call) and flow.kept_decides(node, source)
+    return is_kept or flow.decides(node, source, frame), text
 
 
 def _shortened(source: str, node: ast.AST) -> str:
