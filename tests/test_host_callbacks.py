@@ -150,6 +150,52 @@ def test_debug_print_prints_made_up_values(tmp_path):
     assert dryrun(tmp_path, lines + "jax.effects_barrier()").out == "loss 0.0\n"
 
 
+WITHOUT_CALLS = """
+import numpy as np
+
+numbers, history, shown = [], {}, []
+count = 0
+
+def note(x):
+    numbers.append(float(x))
+    return np.float32(0)
+
+def keep(x):
+    history["loss"] = float(x)
+    return np.float32(0)
+
+def increment(x):
+    global count
+    count += 1
+    return np.float32(0)
+
+def show(x):
+    shown.append(float(x))
+    print(x)
+    return np.float32(0)
+
+scalar = jax.ShapeDtypeStruct((), "float32")
+jax.jit(lambda x: io_callback(note, scalar, x.sum()))(large).block_until_ready()
+jax.jit(lambda x: io_callback(keep, scalar, x.sum()))(large).block_until_ready()
+jax.jit(lambda x: io_callback(increment, scalar, x.sum()))(large).block_until_ready()
+jax.jit(lambda x: io_callback(show, scalar, x.sum()))(large).block_until_ready()
+print(shown)
+if len(numbers) > 3 or count > 3:
+    print("many")
+if history["loss"] > 3:
+    print("large")
+"""
+
+
+def test_a_function_that_is_not_called_is_a_condition_where_its_effect_decides(tmp_path):
+    run = dryrun(tmp_path, WITHOUT_CALLS)
+    decisive = [row for row in run.summary["unknown_reads"] if row["decisions"]]
+    assert {row["expression"] for row in decisive} == {"note(x)", "keep(x)", "increment(x)"}
+    # What was to be stored is missing, which ends the program: said beside its error.
+    kinds = [condition["kind"] for condition in run.summary["verdict"]["conditions"]]
+    assert "placeholder_decides" in kinds
+
+
 ON_EACH_DEVICE = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.experimental import io_callback

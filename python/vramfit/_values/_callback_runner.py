@@ -34,8 +34,8 @@ CALLBACK_WAIT_S = 5.0
 # Why a function is not called; the numbers are those of a trace.
 _RESULTS, _REQUEST, _BRANCH, _BOUND = range(4)
 
-# By the function's code.
-_deciding: dict[CodeType, str | None] = {}
+# By the function's code, and whether it is called.
+_deciding: dict[tuple[CodeType, bool], str | None] = {}
 
 # JAX logs what a function raises; of placeholders that says nothing.
 _LOGGERS = ("jax._src.callback", "jax._src.debugging")
@@ -54,7 +54,8 @@ class _CallbackOutcome:
     error: str = ""
     skipped: int = 0
     reason: int | None = None
-    # The parameter of the function by which it decides what the program does next.
+    # The parameter of the function by which it decides what the program does next; where it is not
+    # called, the call that would have decided.
     parameter: str | None = None
     argument_bytes: int = 0
 
@@ -75,7 +76,8 @@ def run_callbacks(program: int, code: bytes, devices: int) -> list[CallbackTuple
         For each place that calls a function: the user's line, how often it was called, how many of
         the calls raised an error, the last error, how often it was not called, why (0: it has
         results, 1: on request, 2: in a branch that is not taken, 3: too often or too large), the
-        parameter by which it decides what the program does next, and the bytes of its arguments.
+        parameter by which it decides what the program does next (if it was not called, the call by
+        which it would have), and the bytes of its arguments.
     """
     functions = callbacks_of(program)
     planned: list[tuple[_module_work.CallbackSite, _CallbackOutcome]] = []
@@ -99,8 +101,7 @@ def run_callbacks(program: int, code: bytes, devices: int) -> list[CallbackTuple
             done.calls, done.skipped, done.reason = MAX_CALLS, times - MAX_CALLS, _BOUND
         else:
             done.calls = times
-        if done.calls:
-            done.parameter = _deciding_parameter(functions[call.site.index])
+        done.parameter = _decision_of(functions[call.site.index], is_called=done.calls > 0)
     if any(done.calls for _, done in planned):
         _thread.run(lambda: _make_calls(functions, planned))
     return [done.to_tuple() for _, done in planned]
@@ -121,14 +122,16 @@ def _argument_bytes(call: _module_work.Call) -> int:
     return sum(math.prod(dims) * _cpu.dtype_of(kind).itemsize for kind, dims in operands)
 
 
-def _deciding_parameter(callback: Any) -> str | None:
+def _decision_of(callback: Any, is_called: bool) -> str | None:
     function = function_behind(callback)
     code = getattr(function, "__code__", None)
     if code is None:
         return None
-    if code not in _deciding:
-        _deciding[code] = _read_use.deciding_parameter(function)
-    return _deciding[code]
+    key = (code, is_called)
+    if key not in _deciding:
+        find = _read_use.deciding_parameter if is_called else _read_use.deciding_call
+        _deciding[key] = find(function)
+    return _deciding[key]
 
 
 def _make_calls(

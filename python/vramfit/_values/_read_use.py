@@ -67,6 +67,21 @@ def deciding_parameter(function: Any) -> str | None:
     return None
 
 
+def deciding_call(function: Any) -> str | None:
+    """Return a call of a function as a text, if what it does decides what the program does next.
+
+    Args:
+        function: One of the user's, which a program would have called back.
+    """
+    source = source_of(function.__code__, function.__globals__)
+    if source is None:
+        return None
+    for node in source.functions_at(function.__code__):
+        if _value_flow.Flow(is_discrete=False).effects_decide(node, source):
+            return f"{function.__name__}({', '.join(all_parameters(node))})"
+    return None
+
+
 def _callers(frame: FrameType, count: int) -> list[tuple[CodeType, int]]:
     places: list[tuple[CodeType, int]] = []
     caller = frame.f_back

@@ -211,6 +211,31 @@ class Flow:
             return False
         return self._assigned(first, source, None)
 
+    def effects_decide(self, function: ast.AST, source: Source) -> bool:
+        """Return whether what a function of the user's does, beside returning, decides anything."""
+        if (function, "", None) in self._variables:
+            return False
+        self._variables.add((function, "", None))
+        self._is_length = True  # how often it is called is how many elements a list has
+        if source not in self._sources:
+            self._sources.append(source)
+        return any(self._effect_decides(each, function, source) for each in ast.walk(function))
+
+    def _effect_decides(self, node: ast.AST, function: ast.AST, source: Source) -> bool:
+        match node:
+            case ast.Name(ctx=ast.Store()):
+                is_own = _is_within(source.binding_scope(node), function, source)
+                return not is_own and self._assigned(node, source, None)
+            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
+                return self._assigned(node, source, None)
+            case ast.Call():
+                called = _called_functions(node, source)
+                made = [each for each in called if isinstance(each[0], FUNCTIONS)]
+                return self.kept_decides(node, source) or any(
+                    self.effects_decide(*each) for each in made
+                )
+        return False
+
     def _object_decides(self, method: ast.Attribute, source: Source) -> bool:
         """Return whether an object that a method has changed decides anything by what it says."""
         owner, name = method.value, variable_name(method.value)
