@@ -21,7 +21,12 @@ from typing import Any
 from vramfit._inprogram import _source_info
 from vramfit._inprogram._jax_shim.run_config import run_config
 from vramfit._values import _cpu, _module_work, _read_use
-from vramfit._values._callbacks import callbacks_of, function_behind, line_of_function
+from vramfit._values._callbacks import (
+    callbacks_of,
+    function_behind,
+    line_of_function,
+    take_interruption,
+)
 
 # How often a function is called in one execution at most: a scan may have a million rounds.
 MAX_CALLS = 1000
@@ -80,6 +85,8 @@ def run_callbacks(program: int, code: bytes, devices: int) -> list[CallbackTuple
         which it would have), and the bytes of its arguments.
     """
     functions = callbacks_of(program)
+    # None is called twice.
+    is_interrupted = take_interruption(program)
     planned: list[tuple[_module_work.CallbackSite, _CallbackOutcome]] = []
     for call in _module_work.count_work(program, code).calls if functions else ():
         times = 1 if call.times is None else call.times
@@ -94,7 +101,7 @@ def run_callbacks(program: int, code: bytes, devices: int) -> list[CallbackTuple
         done = _CallbackOutcome(line)
         planned.append((call.site, done))
         done.argument_bytes = _argument_bytes(call)
-        done.reason = _reason_to_skip(call)
+        done.reason = _BOUND if is_interrupted else _reason_to_skip(call)
         if done.reason is not None:
             done.skipped = max(times, 1)
         elif times > MAX_CALLS:
