@@ -150,6 +150,28 @@ def test_debug_print_prints_made_up_values(tmp_path):
     assert dryrun(tmp_path, lines + "jax.effects_barrier()").out == "loss 0.0\n"
 
 
+SLOW = """
+import time
+
+def send(x):
+    time.sleep(0.01)
+    if x.sum() == 0:
+        print("called")
+
+def body(x, _):
+    io_callback(send, None, x[0, 0])
+    return x + 1, None
+
+jax.jit(lambda x: jax.lax.scan(body, x, length=700)[0])(large)
+"""
+
+
+def test_the_end_of_the_program_waits_for_its_functions(tmp_path):
+    # Longer than an execution waits.
+    run = dryrun(tmp_path, SLOW)
+    assert (run.code, run.out) == (0, "called\n" * 700)
+
+
 WITHOUT_CALLS = """
 import numpy as np
 

@@ -7,6 +7,7 @@ are placeholders anyway, so the others are not called.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import itertools
 import logging
@@ -35,6 +36,11 @@ MAX_ARGUMENT_BYTES = 256 << 20
 # How long an execution waits for its functions. On a GPU it does not, so a function may wait for
 # the program; the functions of later executions are called after it all the same.
 CALLBACK_WAIT_S = 5.0
+
+# How long the end of the program waits for them; JAX waits at its end as long as they take.
+END_WAIT_S = 20.0
+# After that, how long for the one function that runs.
+LAST_CALL_WAIT_S = 2.0
 
 # Why a function is not called; the numbers are those of a trace.
 _RESULTS, _REQUEST, _BRANCH, _BOUND = range(4)
@@ -150,6 +156,8 @@ def _make_calls(
         if done.calls
     }
     for site, done in _in_program_order(planned):
+        if _thread.is_over:
+            return
         try:
             functions[site.index](*arguments[site.index])
         except BaseException as error:
@@ -181,6 +189,8 @@ class _CallbackThread:
     """A thread that calls functions one after the other, as a run time's own threads do."""
 
     def __init__(self) -> None:
+        # Whether the program has ended: a function that runs then ends the process by a signal.
+        self.is_over = False
         self._thread: threading.Thread | None = None
         self._process = 0
         self._work: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]
@@ -195,6 +205,16 @@ class _CallbackThread:
         self._work.put((work, done))
         done.wait(CALLBACK_WAIT_S)
 
+    def _finish(self) -> None:
+        """Wait at the end of the program, and see to it that no function runs after it."""
+        if self._thread is None or self._process != os.getpid():
+            return
+        done = threading.Event()
+        self._work.put((lambda: None, done))
+        done.wait(END_WAIT_S)
+        self.is_over = True
+        done.wait(LAST_CALL_WAIT_S)
+
     def is_current(self) -> bool:
         """Say whether this is its thread."""
         return threading.current_thread() is self._thread
@@ -207,6 +227,7 @@ class _CallbackThread:
         self._thread = threading.Thread(target=self._run, name="vramfit-callbacks", daemon=True)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_is_of_real_arguments)
+        atexit.register(self._finish)
         self._thread.start()
 
     def _run(self) -> None:
