@@ -150,6 +150,74 @@ def test_debug_print_prints_made_up_values(tmp_path):
     assert dryrun(tmp_path, lines + "jax.effects_barrier()").out == "loss 0.0\n"
 
 
+SLOW = """
+import time
+
+def send(x):
+    time.sleep(0.01)
+    if x.sum() == 0:
+        print("called")
+
+def body(x, _):
+    io_callback(send, None, x[0, 0])
+    return x + 1, None
+
+jax.jit(lambda x: jax.lax.scan(body, x, length=700)[0])(large)
+"""
+
+
+def test_the_end_of_the_program_waits_for_its_functions(tmp_path):
+    # Longer than an execution waits.
+    run = dryrun(tmp_path, SLOW)
+    assert (run.code, run.out) == (0, "called\n" * 700)
+
+
+WITHOUT_CALLS = """
+import numpy as np
+
+numbers, history, shown = [], {}, []
+count = 0
+
+def note(x):
+    numbers.append(float(x))
+    return np.float32(0)
+
+def keep(x):
+    history["loss"] = float(x)
+    return np.float32(0)
+
+def increment(x):
+    global count
+    count += 1
+    return np.float32(0)
+
+def show(x):
+    shown.append(float(x))
+    print(x)
+    return np.float32(0)
+
+scalar = jax.ShapeDtypeStruct((), "float32")
+jax.jit(lambda x: io_callback(note, scalar, x.sum()))(large).block_until_ready()
+jax.jit(lambda x: io_callback(keep, scalar, x.sum()))(large).block_until_ready()
+jax.jit(lambda x: io_callback(increment, scalar, x.sum()))(large).block_until_ready()
+jax.jit(lambda x: io_callback(show, scalar, x.sum()))(large).block_until_ready()
+print(shown)
+if len(numbers) > 3 or count > 3:
+    print("many")
+if history["loss"] > 3:
+    print("large")
+"""
+
+
+def test_a_function_that_is_not_called_is_a_condition_where_its_effect_decides(tmp_path):
+    run = dryrun(tmp_path, WITHOUT_CALLS)
+    decisive = [row for row in run.summary["unknown_reads"] if row["decisions"]]
+    assert {row["expression"] for row in decisive} == {"note(x)", "keep(x)", "increment(x)"}
+    # What was to be stored is missing, which ends the program: said beside its error.
+    kinds = [condition["kind"] for condition in run.summary["verdict"]["conditions"]]
+    assert "placeholder_decides" in kinds
+
+
 ON_EACH_DEVICE = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.experimental import io_callback

@@ -7,8 +7,10 @@ import pytest
 from cpu_programs import run_on_cpu
 from jax import export, lax
 from jax._src.interpreters import mlir, partial_eval
+from jax.experimental import io_callback
 
-from vramfit._values._module_slice import slice_outputs
+from vramfit._values._module_signature import read_signature
+from vramfit._values._module_slice import slice_calls, slice_outputs
 from vramfit._values._module_work import count_work
 
 BIG = jax.ShapeDtypeStruct((4096, 4096), jnp.float32)
@@ -194,12 +196,108 @@ def test_functions_of_the_user_s_are_called_by_no_slice():
     assert [each.outputs for each in slice_outputs(code, [True] * 2, [True] * 3)] == [[2]]
 
 
+def counted_calls(weights, n, noise):
+    """Functions in a loop, a branch and a function of the module, beside what is large."""
+    shape = jax.ShapeDtypeStruct((), jnp.int32)
+
+    def body(carry, i):
+        w, total = carry
+        total = total + io_callback(note("loop"), shape, i * n, ordered=True)
+        return (w @ w, total), None
+
+    (weights, total), _ = lax.scan(body, (weights, n), jnp.arange(3))
+    branch = note("branch", returns=False)
+    lax.cond(n > 2, lambda n: io_callback(branch, None, n, ordered=True), lambda n: None, n)
+    asked = jax.jit(lambda n: jax.pure_callback(note("asked"), shape, n))(n + 1)
+    return weights, total, asked, noise.sum() + asked, n + 1
+
+
+called = []
+
+
+def note(name, returns=True):
+    def called_back(n):
+        called.append((name, int(n)))
+        return np.int32(n) if returns else None
+
+    return called_back
+
+
+def test_a_slice_of_all_calls_makes_those_of_the_program_in_their_order():
+    arguments = (BIG, SCALAR, jax.ShapeDtypeStruct((4096, 4096), jnp.int32))
+    lowered = jax.jit(counted_calls).lower(*arguments)
+    code = mlir.module_to_bytecode(lowered.compiler_ir())
+    # In front is what orders the effects.
+    inputs, outputs = (len(part) for part in read_signature(code))
+    first, first_output = inputs - 3, outputs - 5
+    slice_ = slice_calls(code, [True] * inputs)
+    assert slice_.parameters == [first + 1]
+    # Of the results that need a function, those that need nothing else.
+    assert slice_.outputs == [first_output + 1, first_output + 2]
+    assert slice_calls(code, [place != first + 1 for place in range(inputs)]) is None
+    callbacks = lowered._lowering.compile_args["host_callbacks"]
+    results = run_on_cpu(slice_.code, [SCALAR], [np.asarray(SCALAR)] * 2, callbacks)
+    # That of `pure_callback` has no place among those that are ordered.
+    assert sorted(called, key=lambda each: each[0] == "asked") == [
+        *(("loop", number) for number in (0, 3, 6)),
+        ("branch", 3),
+        ("asked", 4),
+    ]
+    assert [int(value) for value in results] == [12, 4]
+
+
+def test_calls_that_need_a_large_array_are_in_no_slice():
+    def calls(weights, n):
+        jax.debug.callback(lambda n: None, n)
+        jax.debug.callback(lambda loss: None, (weights @ weights).sum())
+        return n + 1
+
+    code = mlir.module_to_bytecode(jax.jit(calls).lower(BIG, SCALAR).compiler_ir())
+    assert slice_calls(code, [True] * 2) is None
+    code = mlir.module_to_bytecode(jax.jit(lambda n: n + 1).lower(SCALAR).compiler_ir())
+    assert slice_calls(code, [True]) is None
+
+
 def test_arguments_that_a_device_has_a_part_of_are_not_taken():
     exported = export.export(jax.jit(loops), platforms=["cuda"])(*PROGRAMS[loops][0])
     code, results = exported.mlir_module_serialized, [True] * 7
     assert slice_outputs(code, [True, False], results) == []
     assert slice_outputs(code, [False, True], results) != []
     assert slice_outputs(code, [False, True], [False] * 7) == []
+
+
+COLLECTIVES = {
+    "psum": lambda n: lax.psum(n, "x"),
+    "pmean": lambda n: lax.pmean(n, "x"),
+    "pmax": lambda n: lax.pmax(n, "x"),
+    "all_gather": lambda n: lax.all_gather(n, "x").sum(),
+    "ppermute": lambda n: lax.ppermute(n, "x", [(0, 0)]),
+    "all_to_all": lambda n: lax.all_to_all(n[None], "x", 0, 0)[0],
+    "psum_scatter": lambda n: lax.psum_scatter(n[None], "x", tiled=True)[0],
+    "axis_index": lambda n: n + lax.axis_index("x"),
+}
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES.values(), ids=COLLECTIVES)
+@pytest.mark.parametrize("is_pmap", [True, False], ids=["pmap", "shard_map"])
+def test_collectives_of_one_device_are_sliced(collective, is_pmap):
+    def step(weights, n):
+        return weights + 1, collective(n + 1)
+
+    if is_pmap:
+        wrapped, shapes = jax.pmap(step, axis_name="x"), (1,)
+    else:
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+        spec = jax.sharding.PartitionSpec()
+        specs = {"in_specs": spec, "out_specs": spec, "check_vma": False}
+        wrapped, shapes = jax.jit(jax.shard_map(step, mesh=mesh, **specs)), ()
+    numbers = jax.ShapeDtypeStruct(shapes, jnp.int32)
+    weights = jax.ShapeDtypeStruct((*shapes, 4096, 4096), jnp.float32)
+    code = mlir.module_to_bytecode(wrapped.lower(weights, numbers).compiler_ir())
+    slices = slice_outputs(code, [True] * 2, [True] * 2)
+    assert [(each.outputs, each.parameters) for each in slices] == [([1], [1])]
+    given = [None, np.full(shapes, 3, np.int32)]
+    assert run(slices[0], given, [None, numbers])[0].tolist() == np.full(shapes, 4).tolist()
 
 
 def test_what_each_device_does_to_arrays_that_it_has_in_full_is_sliced():
@@ -218,7 +316,8 @@ def test_what_each_device_does_to_arrays_that_it_has_in_full_is_sliced():
 
     lowered = jax.jit(step).trace(BIG, SCALAR).lower(lowering_platforms=("cuda",))
     code = mlir.module_to_bytecode(lowered.compiler_ir())
-    slices = slice_outputs(code, [True] * 2, [True] * 3)
+    together = slice_outputs(code, [True] * 2, [True] * 3, has_several_devices=True)
+    slices = [each for each in together if not each.on_all_devices]
     assert [(each.outputs, each.parameters) for each in slices] == [([1], [1])]
     results = [None, jnp.int32(4)]
     assert [int(value) for value in run(slices[0], [None, SCALAR], results)] == [4]

@@ -6,12 +6,13 @@ import pytest
 from cli_dryrun import dryrun_of
 
 SETUP = """
-import copy, io, logging, math, operator, pickle
+import copy, io, logging, math, operator, pathlib, pickle, tempfile
 import jax, jax.numpy as jnp, numpy as np
 
 large = jnp.ones((8192, 8192)) * 2
 place = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
 cpu = jax.devices("cpu")[0]
+folder = pathlib.Path(tempfile.mkdtemp())
 
 def number(): return (large * large).sum()
 def whole(): return (large * large).astype(jnp.int32).sum()
@@ -193,6 +194,63 @@ def length_of_a_list():
 def lambda_that_shows():
     show = lambda value: print(value)
     show(float(number()))
+
+def method_of_a_writer():
+    from types import SimpleNamespace
+
+    writer = SimpleNamespace(add_text=lambda value: None, close=lambda: None)
+    if writer is not None:
+        writer.add_text(float(number()))
+    writer.close()
+
+def beside_the_counter_of_an_object():
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Progress:
+        loss: float = 0.0
+        epoch: int = 0
+
+    progress = Progress()
+    while progress.epoch < 2:
+        progress = dataclasses.replace(progress, loss=float(number()), epoch=progress.epoch + 1)
+    print(progress.loss)
+
+def stored_where_nobody_reads(folder):
+    import json
+
+    settings = folder / "settings.json"
+    settings.write_text('{"average": true}')
+    if json.loads(settings.read_text())["average"]:
+        (folder / "results.json").write_text(json.dumps({"loss": float(number())}))
+
+def stored_after_it_was_looked_for(folder):
+    file = folder / "checkpoint"
+    state = {"step": 0}
+    if file.exists():
+        with file.open("rb") as opened:
+            state = pickle.load(opened)
+    while state["step"] < 2:
+        state["step"] += 1
+    with file.open("wb") as opened:
+        pickle.dump(state | {"loss": number()}, opened)
+
+def given_to_a_logger_that_asks_whether_it_is_there():
+    class Logger:
+        def log(self, step, loss=None):
+            if loss is not None:
+                print(step, loss)
+
+    Logger().log(3, float(number()))
+
+def shown_by_a_library():
+    import pprint
+    import statistics
+    import textwrap
+
+    losses = [float(number())]
+    pprint.pprint({"mean": statistics.mean(losses)})
+    print(textwrap.indent(str(losses), " "))
 """
 
 # Functions in which what they read decides what runs, or how large it is.
@@ -453,8 +511,164 @@ def lambda_by_name():
         pass
 
 def lambda_of_a_function_of_python():
-    best = min([number(), number()], key=lambda one: float(one))
-    if best is None:
+    first = number()
+    best = min([first, number()], key=lambda one: float(one))
+    if best is first:
+        pass
+
+def copy_with_an_attribute():
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Result:
+        best: float = 0.0
+
+    result = dataclasses.replace(Result(), best=float(number()))
+    if result.best > 3:
+        pass
+
+def property_of_a_copy():
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Result:
+        best: float = 0.0
+
+        @property
+        def is_good(self):
+            return self.best > 3
+
+    result = dataclasses.replace(Result(), best=float(number()))
+    if result.is_good:
+        pass
+
+def lambda_of_another_thread():
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as threads:
+        loss = threads.submit(lambda: float(number())).result()
+    if loss > 3:
+        pass
+
+def function_of_another_thread():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def evaluate(value):
+        return float(value)
+
+    with ThreadPoolExecutor() as threads:
+        losses = list(threads.map(evaluate, [number()]))
+    if losses[0] > 3:
+        pass
+
+def lambda_of_an_event_loop():
+    import asyncio
+
+    async def train():
+        loss = await asyncio.to_thread(lambda: float(number()))
+        if loss > 3:
+            pass
+
+    asyncio.run(train())
+
+def gathered():
+    import asyncio
+
+    async def evaluate():
+        return float(number())
+
+    async def train():
+        losses = await asyncio.gather(evaluate(), evaluate())
+        if losses[0] > 3:
+            pass
+
+    asyncio.run(train())
+
+def mean():
+    import statistics
+
+    if statistics.mean([float(number())] * 3) > 3:
+        pass
+
+def reduced():
+    import functools
+
+    if functools.reduce(operator.add, [float(value) for value in [number(), number()]]) > 3:
+        pass
+
+def heap():
+    import heapq
+
+    best = []
+    heapq.heappush(best, (-float(number()), 0))
+    if heapq.heappop(best)[0] < 3:
+        pass
+
+def hashed():
+    if hash(float(number())) != 0:
+        pass
+
+def object_of_a_library():
+    from types import SimpleNamespace
+
+    trial = SimpleNamespace(report=lambda value: None, should_stop=lambda: False)
+    trial.report(float(number()))
+    if trial.should_stop():
+        pass
+
+def method_that_is_called_as_those_that_log():
+    class History:
+        best = 0.0
+
+        def record(self, value):
+            self.best = max(self.best, value)
+
+    history = History()
+    history.record(float(number()))
+    if history.best > 3:
+        pass
+
+def archive(folder):
+    np.savez(folder / "metrics.npz", loss=number())
+    metrics = np.load(folder / "metrics.npz")
+    if metrics["loss"] > 3:
+        pass
+
+def archive_in_memory():
+    buffer = io.BytesIO()
+    pickle.dump(number(), buffer)
+    buffer.seek(0)
+    if pickle.load(buffer) > 3:
+        pass
+
+def file(folder):
+    import json
+
+    with open(folder / "metrics.json", "w") as opened:
+        json.dump({"loss": float(number())}, opened)
+    with open(folder / "metrics.json") as opened:
+        metrics = json.load(opened)
+    if metrics["loss"] > 3:
+        pass
+
+def file_of_functions(folder):
+    def save(path, text):
+        with open(path, "w") as opened:
+            opened.write(text)
+
+    def load(path):
+        return [float(line) for line in open(path)]
+
+    save(folder / "losses", str(float(number())))
+    if load(folder / "losses")[0] > 3:
+        pass
+
+def serialized():
+    from flax import serialization
+
+    metrics = {"loss": number()}
+    metrics = serialization.from_bytes(metrics, serialization.to_bytes(metrics))
+    if metrics["loss"] > 3:
         pass
 
 def second_of_two_tests():
@@ -471,7 +685,7 @@ def script_of(functions):
         source = function.strip().splitlines()
         name = source[0].removeprefix("def ").partition("(")[0]
         owners.update(dict.fromkeys(range(len(lines) + 1, len(lines) + len(source) + 1), name))
-        lines += [*source, f"{name}()"]
+        lines += [*source, f"{name}({'folder' if '(folder)' in source[0] else ''})"]
     return "\n".join(lines) + "\n", owners
 
 

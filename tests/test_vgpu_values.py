@@ -130,6 +130,32 @@ def test_results_that_are_alike_but_need_all_devices(on_virtual_gpu):
     assert on_virtual_gpu(ALIKE, devices=8) == [str(3 * sum(range(8)))]
 
 
+COLLECTIVES_BESIDE_A_LARGE_ARRAY = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+def step(large, count):
+    return large + 1, jax.lax.pmean(count + 1, "x")
+
+mesh = jax.make_mesh((1,), ("x",))
+steps = {
+    (1,): jax.pmap(step, axis_name="x"),
+    (): jax.jit(jax.shard_map(step, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)),
+}
+for shape, step in steps.items():
+    large, count, rounds = jnp.zeros((*shape, 1 << 26)), jnp.zeros(shape), 0
+    while float(count.sum()) < 3 and rounds < 9:
+        large, count = step(large, count)
+        rounds += 1
+    print(rounds)
+"""
+
+
+def test_a_collective_of_one_gpu_ends_a_loop_as_on_the_gpu(on_virtual_gpu):
+    assert on_virtual_gpu(COLLECTIVES_BESIDE_A_LARGE_ARRAY) == ["3", "3"]
+
+
 PRODUCTS = """
 import jax.numpy as jnp
 import numpy as np

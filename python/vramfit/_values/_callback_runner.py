@@ -7,6 +7,7 @@ are placeholders anyway, so the others are not called.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import itertools
 import logging
@@ -21,7 +22,12 @@ from typing import Any
 from vramfit._inprogram import _source_info
 from vramfit._inprogram._jax_shim.run_config import run_config
 from vramfit._values import _cpu, _module_work, _read_use
-from vramfit._values._callbacks import callbacks_of, function_behind, line_of_function
+from vramfit._values._callbacks import (
+    callbacks_of,
+    function_behind,
+    line_of_function,
+    take_interruption,
+)
 
 # How often a function is called in one execution at most: a scan may have a million rounds.
 MAX_CALLS = 1000
@@ -31,11 +37,16 @@ MAX_ARGUMENT_BYTES = 256 << 20
 # the program; the functions of later executions are called after it all the same.
 CALLBACK_WAIT_S = 5.0
 
+# How long the end of the program waits for them; JAX waits at its end as long as they take.
+END_WAIT_S = 20.0
+# After that, how long for the one function that runs.
+LAST_CALL_WAIT_S = 2.0
+
 # Why a function is not called; the numbers are those of a trace.
 _RESULTS, _REQUEST, _BRANCH, _BOUND = range(4)
 
-# By the function's code.
-_deciding: dict[CodeType, str | None] = {}
+# By the function's code, and whether it is called.
+_deciding: dict[tuple[CodeType, bool], str | None] = {}
 
 # JAX logs what a function raises; of placeholders that says nothing.
 _LOGGERS = ("jax._src.callback", "jax._src.debugging")
@@ -54,7 +65,8 @@ class _CallbackOutcome:
     error: str = ""
     skipped: int = 0
     reason: int | None = None
-    # The parameter of the function by which it decides what the program does next.
+    # The parameter of the function by which it decides what the program does next; where it is not
+    # called, the call that would have decided.
     parameter: str | None = None
     argument_bytes: int = 0
 
@@ -75,9 +87,12 @@ def run_callbacks(program: int, code: bytes, devices: int) -> list[CallbackTuple
         For each place that calls a function: the user's line, how often it was called, how many of
         the calls raised an error, the last error, how often it was not called, why (0: it has
         results, 1: on request, 2: in a branch that is not taken, 3: too often or too large), the
-        parameter by which it decides what the program does next, and the bytes of its arguments.
+        parameter by which it decides what the program does next (if it was not called, the call by
+        which it would have), and the bytes of its arguments.
     """
     functions = callbacks_of(program)
+    # None is called twice.
+    is_interrupted = take_interruption(program)
     planned: list[tuple[_module_work.CallbackSite, _CallbackOutcome]] = []
     for call in _module_work.count_work(program, code).calls if functions else ():
         times = 1 if call.times is None else call.times
@@ -92,15 +107,14 @@ def run_callbacks(program: int, code: bytes, devices: int) -> list[CallbackTuple
         done = _CallbackOutcome(line)
         planned.append((call.site, done))
         done.argument_bytes = _argument_bytes(call)
-        done.reason = _reason_to_skip(call)
+        done.reason = _BOUND if is_interrupted else _reason_to_skip(call)
         if done.reason is not None:
             done.skipped = max(times, 1)
         elif times > MAX_CALLS:
             done.calls, done.skipped, done.reason = MAX_CALLS, times - MAX_CALLS, _BOUND
         else:
             done.calls = times
-        if done.calls:
-            done.parameter = _deciding_parameter(functions[call.site.index])
+        done.parameter = _decision_of(functions[call.site.index], is_called=done.calls > 0)
     if any(done.calls for _, done in planned):
         _thread.run(lambda: _make_calls(functions, planned))
     return [done.to_tuple() for _, done in planned]
@@ -121,14 +135,16 @@ def _argument_bytes(call: _module_work.Call) -> int:
     return sum(math.prod(dims) * _cpu.dtype_of(kind).itemsize for kind, dims in operands)
 
 
-def _deciding_parameter(callback: Any) -> str | None:
+def _decision_of(callback: Any, is_called: bool) -> str | None:
     function = function_behind(callback)
     code = getattr(function, "__code__", None)
     if code is None:
         return None
-    if code not in _deciding:
-        _deciding[code] = _read_use.deciding_parameter(function)
-    return _deciding[code]
+    key = (code, is_called)
+    if key not in _deciding:
+        find = _read_use.deciding_parameter if is_called else _read_use.deciding_call
+        _deciding[key] = find(function)
+    return _deciding[key]
 
 
 def _make_calls(
@@ -140,6 +156,8 @@ def _make_calls(
         if done.calls
     }
     for site, done in _in_program_order(planned):
+        if _thread.is_over:
+            return
         try:
             functions[site.index](*arguments[site.index])
         except BaseException as error:
@@ -171,6 +189,8 @@ class _CallbackThread:
     """A thread that calls functions one after the other, as a run time's own threads do."""
 
     def __init__(self) -> None:
+        # Whether the program has ended: a function that runs then ends the process by a signal.
+        self.is_over = False
         self._thread: threading.Thread | None = None
         self._process = 0
         self._work: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]
@@ -185,6 +205,16 @@ class _CallbackThread:
         self._work.put((work, done))
         done.wait(CALLBACK_WAIT_S)
 
+    def _finish(self) -> None:
+        """Wait at the end of the program, and see to it that no function runs after it."""
+        if self._thread is None or self._process != os.getpid():
+            return
+        done = threading.Event()
+        self._work.put((lambda: None, done))
+        done.wait(END_WAIT_S)
+        self.is_over = True
+        done.wait(LAST_CALL_WAIT_S)
+
     def is_current(self) -> bool:
         """Say whether this is its thread."""
         return threading.current_thread() is self._thread
@@ -197,6 +227,7 @@ class _CallbackThread:
         self._thread = threading.Thread(target=self._run, name="vramfit-callbacks", daemon=True)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_is_of_real_arguments)
+        atexit.register(self._finish)
         self._thread.start()
 
     def _run(self) -> None:

@@ -21,11 +21,33 @@ _WRAPPED = ("func", "__func__")
 # By the number of a program; and those of the program that this thread is compiling.
 _callbacks: dict[int, Sequence[Any]] = {}
 _compiling = threading.local()
+# By the number of a slice: that of the program whose functions it calls.
+_owners: dict[int, int] = {}
+# Programs of which an execution has called some functions, and then came to no end.
+_interrupted: set[int] = set()
 
 
 def callbacks_of(program: int) -> Sequence[Any]:
     """Return the functions that a program calls back."""
-    return _callbacks.get(program, ())
+    return _callbacks.get(_owners.get(program, program), ())
+
+
+def share_callbacks(program: int, owner: int) -> None:
+    """Let a program call the functions of another one, of which it is a slice."""
+    _owners[program] = owner
+
+
+def record_interruption(program: int) -> None:
+    """Note that an execution came to no end, if it has called a function by then."""
+    if any(getattr(callback, "was_called", False) for callback in callbacks_of(program)):
+        _interrupted.add(_owners.get(program, program))
+
+
+def take_interruption(program: int) -> bool:
+    """Return whether the execution that goes on now has called functions; once for each."""
+    is_interrupted = program in _interrupted
+    _interrupted.discard(program)
+    return is_interrupted
 
 
 def line_of_function(callback: Any) -> str:
@@ -64,11 +86,11 @@ def _is_empty(cell: Any) -> bool:
         return True
 
 
-def clear_errors(callbacks: Sequence[Any]) -> None:
-    """Begin to take note of errors anew."""
+def begin_execution(callbacks: Sequence[Any]) -> None:
+    """Begin to take note of calls and errors anew."""
     for callback in callbacks:
         if isinstance(callback, Callback):
-            callback.has_raised = False
+            callback.was_called = callback.has_raised = False
 
 
 def have_raised(callbacks: Sequence[Any]) -> bool:
@@ -105,7 +127,7 @@ def record_callbacks() -> None:
 
 
 class Callback:
-    """A function that a program calls back, which remembers that it has raised an error.
+    """A function that a program calls back, which remembers that it was called, and an error.
 
     It sees the user's setting for 64-bit types, not that of `default_jax_config`: JAX converts
     what it returns by this setting.
@@ -117,9 +139,10 @@ class Callback:
         functools.update_wrapper(self, function)
         self._function = function
         self._with_users_widths = functools.partial(config.enable_x64, config.enable_x64.value)
-        self.has_raised = False
+        self.was_called = self.has_raised = False
 
     def __call__(self, *arguments: Any) -> Any:
+        self.was_called = True
         with self._with_users_widths():
             try:
                 return self._function(*arguments)

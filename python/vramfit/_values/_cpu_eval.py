@@ -22,7 +22,14 @@ from vramfit._inprogram._source_info import names, read_site, site
 from vramfit._values import _cpu, _evaluator, _module_slice, _module_work
 from vramfit._values._budget import PROGRAM_BUDGET, Budget
 from vramfit._values._callback_runner import run_callbacks
-from vramfit._values._callbacks import callbacks_of, clear_errors, have_raised, record_compiled
+from vramfit._values._callbacks import (
+    begin_execution,
+    callbacks_of,
+    have_raised,
+    record_compiled,
+    record_interruption,
+    share_callbacks,
+)
 from vramfit._values._cpu_linalg import calls_linalg
 from vramfit._values._module_signature import read_signature
 
@@ -41,6 +48,7 @@ __all__ = [
     "register_program",
     "run_callbacks",
     "site",
+    "slice_calls",
     "slice_outputs",
 ]
 
@@ -82,11 +90,15 @@ class _Program:
 
 
 _programs: dict[int, _Program] = {}
+# By the code of a slice that calls functions of Python: the number of the program it is cut out of.
+_calling: dict[bytes, int] = {}
 
 
 def register_program(program: int, *description: Any) -> None:
     """Remember how to run a program, before its first `evaluate`: the fields of `_Program`."""
     _programs[program] = _Program(*description)
+    if (owner := _calling.get(_programs[program].code)) is not None:
+        share_callbacks(program, owner)
 
 
 def estimate(program: int, code: bytes) -> float:
@@ -135,6 +147,37 @@ def slice_outputs(
         return []
 
 
+def slice_calls(
+    program: int, code: bytes, options: bytes, local_parameters: list[bool]
+) -> tuple[list[int], list[int], int, bytes, bytes] | None:
+    """Return the part of a program that calls functions of Python, if all calls need small arrays.
+
+    It is to be run with each execution of the program, then, and `run_callbacks` is not: a function
+    is called as often as on a GPU, whether its results are read or not.
+
+    Args:
+        program: Its number.
+        code: The program as JAX gave it to the plugin.
+        options: The options it was compiled with, serialized.
+        local_parameters: Of each argument, whether one device has all of it.
+
+    Returns:
+        What `slice_outputs` returns of a part.
+    """
+    try:
+        if _cpu.device_count(options) > 1 or not callbacks_of(program):
+            return None
+        found = _module_slice.slice_calls(code, local_parameters)
+    except Exception:
+        if os.environ.get("VRAMFIT_VALUES_VERBOSE"):
+            traceback.print_exc()
+        return None
+    if found is None:
+        return None
+    _calling[found.code] = program
+    return found.outputs, found.parameters, found.largest_array_bytes, found.code, b""
+
+
 def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, float] | None:
     """Run a program on the CPU.
 
@@ -155,7 +198,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
     if refusal is not None:
         return refusal, _budget.spent_s(number)
     callbacks = callbacks_of(number)
-    clear_errors(callbacks)
+    begin_execution(callbacks)
     try:
         if expected <= IN_PROCESS_S and not program.calls_linalg:
             return _run_here(number, program, inputs, callbacks)
@@ -173,12 +216,14 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
         _budget.charge(number, spent_s)
         return data
     except _evaluator.EvaluationTimeout as error:
+        record_interruption(number)
         _budget.charge(number, error.spent_s)
         return _budget.refusal(number, expected) or PROGRAM_BUDGET, _budget.spent_s(number)
     except Exception as error:
         if have_raised(callbacks):
             # XLA's message, with the traceback of the callback in it.
             return str(error).removeprefix("INTERNAL: ")
+        record_interruption(number)
         # Custom calls that only CUDA has, types numpy does not have: the values stay unknown, which
         # the report counts.
         if os.environ.get("VRAMFIT_VALUES_VERBOSE"):

@@ -27,6 +27,8 @@ IDENTITY_CALLS = {
     "annotate_device_placement",
 }
 _RETURNS = {"func.return", "stablehlo.return", "sdy.return"}
+# Of a token, which is no array: more than any has.
+_TOKEN_BYTES = sys.maxsize
 MANUAL = "sdy.manual_computation"
 
 
@@ -87,6 +89,10 @@ class Graph:
         while value in self.aliases:
             value = self.aliases[value]
         return value
+
+    def is_token(self, value: int) -> bool:
+        """Return whether a value is none that has bytes, but orders effects."""
+        return self.bytes_of[value] == _TOKEN_BYTES
 
 
 class _GraphReader:
@@ -187,5 +193,5 @@ def _array_bytes(kind: str, dims: Sequence[int]) -> int:
     """Return the bytes of an array; endless for a token, which is none."""
     bits = re.search(r"\d+", kind)
     if kind == "token":
-        return sys.maxsize
+        return _TOKEN_BYTES
     return math.prod(dims) * (max(1, int(bits[0]) // 8) if bits else 1)

@@ -22,7 +22,7 @@ _WITH_EFFECTS = {
     "stablehlo.rng",
     "stablehlo.send",
 }
-# What one device cannot compute from its own arguments.
+# What one of several devices cannot compute from its own arguments.
 _OF_SEVERAL_DEVICES = {
     "stablehlo.all_gather",
     "stablehlo.all_reduce",
@@ -33,6 +33,11 @@ _OF_SEVERAL_DEVICES = {
     "stablehlo.reduce_scatter",
     "stablehlo.replica_id",
 }
+
+
+def is_callback(operation: Operation) -> bool:
+    """Return whether an operation calls a function of Python."""
+    return "callback" in operation.target
 
 
 class NoSlice(Exception):
@@ -54,13 +59,40 @@ class Liveness:
     Args:
         graph: The program.
         on_all_devices: Whether all devices compute them together; else one alone.
+        has_collectives: Whether they may need what devices exchange: all compute them together, or
+            there is only one.
+        calls_functions: Whether every Python function that the program calls is needed, too.
     """
 
-    def __init__(self, graph: Graph, on_all_devices: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        on_all_devices: bool = False,
+        has_collectives: bool = False,
+        calls_functions: bool = False,
+    ) -> None:
         self.graph = graph
+        self.calls_functions = calls_functions
+        # By the name of a function of the module.
+        self._callers: dict[str, bool] = {}
         self.on_all_devices = on_all_devices
+        self.has_collectives = has_collectives or on_all_devices
         # None where they cannot be had.
         self._slices: dict[tuple[str, tuple[int, ...]], FunctionSlice | None] = {}
+
+    def calls_back(self, operation: Operation) -> bool:
+        """Return whether an operation calls a function of Python, or has one in it that does."""
+        if is_callback(operation):
+            return True
+        name = operation.callee
+        if name and name not in self._callers:
+            self._callers[name] = self._region_calls_back(self.graph.functions[name])
+        return bool(name and self._callers[name]) or any(
+            map(self._region_calls_back, operation.regions)
+        )
+
+    def _region_calls_back(self, region: Region) -> bool:
+        return any(map(self.calls_back, region.operations))
 
     def slice_function(self, name: str, outputs: tuple[int, ...]) -> FunctionSlice:
         """Return what a function must do for those of its results, in ascending order.
@@ -101,13 +133,15 @@ class _Marker:
             results = tuple(
                 place for place, result in enumerate(operation.results) if result in self._live
             )
-            if results:
+            is_called = self._liveness.calls_functions and self._liveness.calls_back(operation)
+            if results or is_called:
                 self.kept[operation] = self._mark_operation(operation, results)
 
     def _add(self, values: Iterable[int]) -> None:
         for value in values:
             value = self._graph.resolve(value)
-            if self._graph.bytes_of[value] > MAX_ARRAY_BYTES:
+            is_token = self._liveness.calls_functions and self._graph.is_token(value)
+            if self._graph.bytes_of[value] > MAX_ARRAY_BYTES and not is_token:
                 raise NoSlice
             self._live.add(value)
 
@@ -167,7 +201,9 @@ class _Marker:
 
     def _is_excluded(self, operation: Operation) -> bool:
         """Return whether an operation has effects, or needs devices that take no part."""
-        if operation.name in _WITH_EFFECTS or "callback" in operation.target:
+        if operation.name in _WITH_EFFECTS:
             return True
+        if is_callback(operation):
+            return not self._liveness.calls_functions
         is_collective = operation.name in _OF_SEVERAL_DEVICES or operation.target in IDENTITY_CALLS
-        return is_collective and not self._liveness.on_all_devices
+        return is_collective and not self._liveness.has_collectives

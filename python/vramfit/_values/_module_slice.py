@@ -52,8 +52,8 @@ def slice_outputs(
         code: StableHLO as JAX gave it to the plugin.
         local_parameters: Of each argument, whether one device has all of it.
         local_outputs: Of each result, the same.
-        has_several_devices: Whether what one device cannot compute alone may be computed by all of
-            them together.
+        has_several_devices: Whether the program runs on several devices, which then together
+            compute what one cannot compute alone.
 
     Returns:
         The slices. A result is in none if it is large, or needs an argument or an array that is, or
@@ -68,7 +68,9 @@ def slice_outputs(
         returned = enumerate(graph.functions["main"].returned)
         small = [at for at, value in returned if graph.bytes_of[value] <= MAX_RESULT_BYTES]
         local = [output for output in small if local_outputs[output]]
-        slices = _make_slices(Liveness(graph), local, local_parameters)
+        # The collectives of a program for one device, as in `pmap`, are between it and itself.
+        alone = Liveness(graph, has_collectives=not has_several_devices)
+        slices = _make_slices(alone, local, local_parameters)
         known = {output for each in slices for output in each.outputs}
         left = [output for output in small if output not in known]
         if has_several_devices and left:
@@ -77,6 +79,57 @@ def slice_outputs(
             together = Liveness(graph, on_all_devices=True)
             slices += _make_slices(together, left, [True] * len(local_parameters))
         return slices
+
+
+def slice_calls(code: bytes, usable_parameters: Sequence[bool]) -> Slice | None:
+    """Cut out of a program for one device all that calls functions of Python.
+
+    Args:
+        code: StableHLO as JAX gave it to the plugin.
+        usable_parameters: Of each argument, whether it may be taken.
+
+    Returns:
+        The slice: it calls each function as often as the program does, in the same order. It
+        returns the small results that need what a function returns and no other arguments. None if
+        the program calls no function, or if one call needs a large array.
+    """
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir.dialects import hlo
+
+    with mlir.make_ir_context() as context:
+        graph = read_graph(hlo.deserialize_portable_artifact(context, code))
+        calling = Liveness(graph, has_collectives=True, calls_functions=True)
+        main = graph.functions["main"]
+        if not any(map(calling.calls_back, main.operations)):
+            return None
+        try:
+            needed = calling.slice_function("main", ()).parameters
+        except NoSlice:
+            return None
+        # What only orders effects is made anew.
+        parameters = {place for place in needed if not graph.is_token(main.arguments[place])}
+        read_bytes = sum(graph.bytes_of[main.arguments[place]] for place in parameters)
+        is_usable = all(usable_parameters[place] for place in parameters)
+        if not is_usable or read_bytes > MAX_ARRAY_BYTES:
+            return None
+        quiet = Liveness(graph, has_collectives=True)
+        outputs = [
+            output
+            for output, value in enumerate(main.returned)
+            if graph.bytes_of[value] <= MAX_RESULT_BYTES
+            and _parameters_of(quiet, output) is None
+            and (also := _parameters_of(calling, output)) is not None
+            and also <= {*parameters, *needed}
+        ]
+        return _SliceWriter(calling).copy(outputs)
+
+
+def _parameters_of(liveness: Liveness, output: int) -> set[int] | None:
+    """Return which arguments a result needs; None if it cannot be computed alone."""
+    try:
+        return set(liveness.slice_function("main", (output,)).parameters)
+    except NoSlice:
+        return None
 
 
 def _make_slices(
@@ -124,13 +177,20 @@ class _SliceWriter:
         with ir.Location.unknown():
             self._target = ir.Module.create()
             self._target.operation.attributes["sym_name"] = ir.StringAttr.get("slice")
-            if self._liveness.on_all_devices:
+            # JAX gives calls of Python functions a sharding, too.
+            if self._liveness.on_all_devices or self._liveness.calls_functions:
                 self._copy_meshes()
             self._copy_function("main", tuple(outputs), "main")
-        parameters = self._liveness.slice_function("main", tuple(outputs)).parameters
+        parameters = self._parameters_of("main", tuple(outputs))
         code = mlir.module_to_bytecode(self._target)
         on_all_devices = self._liveness.on_all_devices
-        return Slice(outputs, list(parameters), self._largest_array_bytes, code, on_all_devices)
+        return Slice(outputs, parameters, self._largest_array_bytes, code, on_all_devices)
+
+    def _parameters_of(self, name: str, outputs: tuple[int, ...]) -> list[int]:
+        """Return which arguments a copy takes: for `main`, nothing that only orders effects."""
+        arguments = self._graph.functions[name].arguments
+        needed = self._liveness.slice_function(name, outputs).parameters
+        return [at for at in needed if name != "main" or not self._graph.is_token(arguments[at])]
 
     def work_ns(self) -> float:
         """Return what the copy takes on one core; infinite where that depends on values."""
@@ -155,7 +215,8 @@ class _SliceWriter:
 
         plan = self._liveness.slice_function(name, outputs)
         body = self._graph.functions[name]
-        arguments = [body.arguments[place] for place in plan.parameters]
+        parameters = self._parameters_of(name, outputs)
+        arguments = [body.arguments[place] for place in parameters]
         returned = [body.returned[place] for place in outputs]
         types = self._graph.types
         kind = ir.FunctionType.get(
@@ -166,11 +227,15 @@ class _SliceWriter:
             if new_name != "main":
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
             elif self._liveness.on_all_devices:
-                self._copy_shardings(function, "arg_attrs", plan.parameters)
+                self._copy_shardings(function, "arg_attrs", tuple(parameters))
                 self._copy_shardings(function, "res_attrs", outputs)
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
             copies = dict(zip(arguments, block.arguments, strict=True))
+            for place in set(plan.parameters) - set(parameters):
+                token = body.arguments[place]
+                made = ir.Operation.create("stablehlo.after_all", results=[types[token]])
+                copies[token] = made.results[0]
             self._copy_region(body, plan.kept, copies)
             func.ReturnOp([self._copy_of(each, copies) for each in returned])
 
@@ -232,7 +297,7 @@ class _SliceWriter:
         for place, result in zip(results, new.results, strict=True):
             value = operation.results[place]
             copies[value] = result
-            size = self._graph.bytes_of[value]
+            size = 0 if self._graph.is_token(value) else self._graph.bytes_of[value]
             self._largest_array_bytes = max(self._largest_array_bytes, size)
 
     def _clone_operation(self, operation: Operation, copies: dict[int, Any]) -> Any:

@@ -67,6 +67,21 @@ def deciding_parameter(function: Any) -> str | None:
     return None
 
 
+def deciding_call(function: Any) -> str | None:
+    """Return a call of a function as a text, if what it does decides what the program does next.
+
+    Args:
+        function: One of the user's, which a program would have called back.
+    """
+    source = source_of(function.__code__, function.__globals__)
+    if source is None:
+        return None
+    for node in source.functions_at(function.__code__):
+        if _value_flow.Flow(is_discrete=False).effects_decide(node, source):
+            return f"{function.__name__}({', '.join(all_parameters(node))})"
+    return None
+
+
 def _callers(frame: FrameType, count: int) -> list[tuple[CodeType, int]]:
     places: list[tuple[CodeType, int]] = []
     caller = frame.f_back
@@ -90,8 +105,8 @@ def _use_of(frame: FrameType, method: str, flow: _value_flow.Flow) -> tuple[bool
     if method in ("__bool__", "__index__") and not is_plain:
         return True, text
     # What is read inside of `queue.extend(map(float, losses))` goes into the queue.
-    collects = isinstance(node, ast.Call) and flow.collection_decides(node, source)
-    return collects or flow.decides(node, source, frame), text
+    is_kept = isinstance(node, ast.Call) and flow.kept_decides(node, source)
+    return is_kept or flow.decides(node, source, frame), text
 
 
 def _shortened(source: str, node: ast.AST) -> str:

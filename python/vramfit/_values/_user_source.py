@@ -33,8 +33,9 @@ class Source:
         self.loads: dict[str, list[ast.AST]] = defaultdict(list)
         # What a variable or an attribute (`.name`) is assigned.
         self.assigned: dict[str, list[ast.expr]] = defaultdict(list)
-        # Modules, by the variable that they are imported as.
+        # Modules, by the variable that they are imported as; and what is imported from which.
         self.modules: dict[str, str] = {}
+        self.imported_from: dict[str, str] = {}
         self._at: dict[tuple[int | None, ...], ast.AST] = {}
         for node in ast.walk(self.tree):
             for child in ast.iter_child_nodes(node):
@@ -56,10 +57,15 @@ class Source:
                     self.assigned[variable_name(target)].append(node.value)
             case ast.AnnAssign(value=ast.expr() as value):
                 self.assigned[variable_name(node.target)].append(value)
+            case ast.withitem(optional_vars=ast.expr() as target):
+                self.assigned[variable_name(target)].append(node.context_expr)
             case ast.Import():
                 for each in node.names:
                     name = each.asname or each.name.partition(".")[0]
                     self.modules[name] = each.name if each.asname else name
+            case ast.ImportFrom(module=str() as module, level=0):
+                for each in node.names:
+                    self.imported_from[each.asname or each.name] = module
 
     def at(self, position: tuple[int | None, ...]) -> ast.AST | None:
         """Return the expression that lies exactly there."""
@@ -150,6 +156,20 @@ def is_library_module(name: str) -> bool:
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     return module is not None and (file is None or is_library(file))
+
+
+def is_module(node: ast.AST, source: Source) -> bool:
+    """Return whether an expression is a module, or something in one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and (
+        node.id in source.modules or node.id in source.imported_from
+    )
+
+
+def is_python_module(name: str) -> bool:
+    """Return whether a module is one of Python's own."""
+    return name.partition(".")[0] in sys.stdlib_module_names
 
 
 def _user_texts() -> Iterator[str]:
