@@ -2,6 +2,7 @@
 
 import pytest
 from cli_dryrun import dryrun_of
+from commands import run_python
 
 SETUP = """
 import queue
@@ -207,6 +208,80 @@ if len(numbers) > 3 or count > 3:
 if history["loss"] > 3:
     print("large")
 """
+
+
+BESIDE_LARGE_ARRAYS = """
+import os
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import io_callback
+
+state, seen = jnp.zeros(int(os.environ["ELEMENTS"])), []
+scalar = lambda dtype: jax.ShapeDtypeStruct((), dtype)
+
+def double(n):
+    seen.append(int(n))
+    return np.int32(2 * n + 1)
+
+@jax.jit
+def decide(state, n):
+    return state + 1, jax.pure_callback(double, scalar(jnp.int32), n)
+
+n = jnp.int32(0)
+while n < 100:
+    state, n = decide(state, n)
+print(seen)
+
+def note(i):
+    seen.append(int(i))
+    return np.float32(i)
+
+@jax.jit
+def loop(state):
+    def body(state, i):
+        return state + 1, io_callback(note, scalar(jnp.float32), i, ordered=True)
+    return jax.lax.scan(body, state, jnp.arange(5))
+
+state, noted = loop(state)
+print(seen[-5:], noted)
+
+@jax.jit
+def branch(state, n):
+    jax.debug.print("n is {n}", n=n, ordered=True)
+    noted = lambda n: io_callback(note, scalar(jnp.float32), n)
+    return jax.lax.cond(n > 1, noted, jnp.float32, n), state + n
+
+for n in range(3):
+    _, state = branch(state, n)
+jax.effects_barrier()
+print(seen[-1])
+
+def refuse(n):
+    if n > 1:
+        raise ValueError("stop now")
+    return np.int32(n + 1)
+
+@jax.jit
+def end(state, n):
+    return state + 1, jax.pure_callback(refuse, scalar(jnp.int32), n)
+
+try:
+    n = jnp.int32(0)
+    while True:
+        state, n = end(state, n)
+        print(int(n))
+except Exception as error:
+    print("stop now" in str(error))
+"""
+
+
+def test_functions_are_called_beside_large_arrays_as_on_a_gpu(tmp_path, monkeypatch):
+    env = {"JAX_PLATFORMS": "cpu", "ELEMENTS": "8"}
+    real = run_python("-c", BESIDE_LARGE_ARRAYS, env=env, code=0)
+    monkeypatch.setenv("ELEMENTS", str(1 << 28))
+    run = dryrun(tmp_path, BESIDE_LARGE_ARRAYS)
+    assert run.out == real.stdout != ""
+    assert run.code == 0
+    assert "this result depends on" not in run.err
 
 
 def test_a_function_that_is_not_called_is_a_condition_where_its_effect_decides(tmp_path):

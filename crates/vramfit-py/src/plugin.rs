@@ -170,6 +170,14 @@ struct PythonHooks {
     shutdown: Py<PyAny>,
 }
 
+/// The fields of a [`ProgramSlice`] in their order, as Python returns them.
+type SliceFields = (Vec<usize>, Vec<usize>, u64, Vec<u8>, Vec<u8>);
+
+fn to_slice(fields: SliceFields) -> ProgramSlice {
+    let (outputs, parameters, largest_array_bytes, code, options) = fields;
+    ProgramSlice { outputs, parameters, largest_array_bytes, code, options }
+}
+
 impl Hooks for PythonHooks {
     fn describe(&self, program: u32, description: &ProgramDescription<'_>) {
         call_python(|py| {
@@ -248,16 +256,23 @@ impl Hooks for PythonHooks {
         local_parameters: &[bool],
         local_outputs: &[bool],
     ) -> Vec<ProgramSlice> {
-        type Slice = (Vec<usize>, Vec<usize>, u64, Vec<u8>, Vec<u8>);
         let arguments = (code, options, local_parameters.to_vec(), local_outputs.to_vec());
-        let slices: Option<Vec<Slice>> =
+        let slices: Option<Vec<SliceFields>> =
             call_python(|py| self.call(py, "slice_outputs", arguments));
-        let slices = slices.unwrap_or_default().into_iter();
-        let slices = slices.map(|slice| {
-            let (outputs, parameters, largest_array_bytes, code, options) = slice;
-            ProgramSlice { outputs, parameters, largest_array_bytes, code, options }
-        });
-        slices.collect()
+        slices.unwrap_or_default().into_iter().map(to_slice).collect()
+    }
+
+    fn slice_calls(
+        &self,
+        program: u32,
+        code: &[u8],
+        options: &[u8],
+        local_parameters: &[bool],
+    ) -> Option<ProgramSlice> {
+        let arguments = (program, code, options, local_parameters.to_vec());
+        let slice: Option<Option<SliceFields>> =
+            call_python(|py| self.call(py, "slice_calls", arguments));
+        slice.flatten().map(to_slice)
     }
 
     fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64> {

@@ -179,6 +179,16 @@ pub trait Hooks: Send + Sync {
         local_outputs: &[bool],
     ) -> Vec<ProgramSlice>;
 
+    /// Returns the part of a program that calls functions of Python, and nothing else; `None` if there are none, or one is
+    /// called with a large array. Arguments as for [`Hooks::slice_outputs`].
+    fn slice_calls(
+        &self,
+        program: u32,
+        code: &[u8],
+        options: &[u8],
+        local_parameters: &[bool],
+    ) -> Option<ProgramSlice>;
+
     /// Returns how many seconds one execution of a program is expected to take on the CPU, with a few passes of each
     /// loop whose length depends on values. `None` if it cannot be estimated.
     fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64>;

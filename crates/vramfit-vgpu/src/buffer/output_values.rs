@@ -59,14 +59,15 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
     let count = host_program.devices * host_program.outputs.len();
     let all_devices = program.program.options.devices.len();
     if inputs.iter().any(Value::is_unknown) {
-        run_callbacks(program, all_devices);
-        return Ok(placeholder_outputs(program, inputs));
+        let returned = call_functions(program, &inputs, all_devices)?;
+        return Ok(with_returned(placeholder_outputs(program, inputs), returned));
     }
     let depth = depth_of(&inputs);
     let is_too_deep = depth >= MAX_DEPTH && !host_program.fits(MAX_TINY_BYTES);
     if !host_program.can_evaluate() || (is_too_deep && !program.has_side_effects) {
-        run_callbacks(program, all_devices);
-        return Ok(sliced_outputs(program, &inputs, host_program.devices));
+        let returned = call_functions(program, &inputs, all_devices)?;
+        let outputs = sliced_outputs(program, &inputs, host_program.devices);
+        return Ok(with_returned(outputs, returned));
     }
     let lazy_call = LazyCall::whole(program, inputs, depth, None);
     if depth >= MAX_DEPTH || program.has_side_effects {
@@ -203,6 +204,48 @@ fn assumed_outputs(
 fn make_placeholders(lazy_call: &Arc<LazyCall>, program: &HostProgram) -> Vec<Value> {
     let count = program.devices * program.outputs.len();
     (0..count).map(|output| Value::Placeholder(Arc::clone(lazy_call), output)).collect()
+}
+
+/// Calls the functions of Python that a program calls, whose values are not computed as a whole: with their arguments, if
+/// those are known of all of them, else as [`run_callbacks`] does. Returns outputs that need what they return, by their
+/// numbers.
+fn call_functions(
+    program: &Arc<CompiledProgram>,
+    inputs: &[Value],
+    devices: usize,
+) -> PjrtResult<Vec<(usize, Value)>> {
+    if let Some(slice) = program.calling_slice() {
+        let needed: Option<Vec<Value>> =
+            slice.parameters.iter().map(|at| inputs.get(*at).cloned()).collect();
+        let known = needed.filter(|needed| !needed.iter().any(Value::is_unknown));
+        if let Some(needed) = known.filter(|_| slice.program.can_evaluate()) {
+            let depth = depth_of(&needed);
+            let lazy_call = LazyCall::new(Arc::clone(&slice.program), needed, depth);
+            match lazy_call.eval_result() {
+                EvalResult::Known(_) => {
+                    let outputs = slice.outputs.iter().enumerate();
+                    let values = outputs
+                        .map(|(at, output)| (*output, Value::Lazy(Arc::clone(&lazy_call), at)));
+                    return Ok(values.collect());
+                }
+                EvalResult::Raised(error) => return Err(error.clone()),
+                // What was called by then is not called again.
+                EvalResult::Assumed(_) | EvalResult::Sliced(_) | EvalResult::Unknown => {}
+            }
+        }
+    }
+    run_callbacks(program, devices);
+    Ok(Vec::new())
+}
+
+/// Returns the outputs with those that functions of Python have returned.
+fn with_returned(mut outputs: Vec<Value>, returned: Vec<(usize, Value)>) -> Vec<Value> {
+    for (output, value) in returned {
+        if let Some(place) = outputs.get_mut(output) {
+            *place = value;
+        }
+    }
+    outputs
 }
 
 /// Calls the Python callbacks of a program in an execution whose values are not computed, for this many devices: a

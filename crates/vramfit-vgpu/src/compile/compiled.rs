@@ -45,6 +45,9 @@ pub(crate) struct CompiledProgram {
     slices: OnceLock<Vec<Slice>>,
     /// Whether it computes values at all, and there are outputs of which some may be computed alone.
     pub(crate) has_slices: bool,
+    calling_slice: OnceLock<Option<Slice>>,
+    /// Whether it computes values at all, and calls functions of Python on its only device.
+    may_have_calling_slice: bool,
     /// Its sizes without Triton GEMM, once that was measured.
     pub(crate) variant: OnceLock<Option<ProgramSizes>>,
     costs: OnceLock<Option<CostAnalysis>>,
@@ -167,6 +170,7 @@ impl CompiledProgram {
     ) -> Arc<Self> {
         let computes = machine::get().is_none_or(|machine| machine.header.run.values);
         let number = host_program::new_number();
+        let has_side_effects = memmem::find(&code, b"callback").is_some();
         Arc::new(CompiledProgram {
             number,
             allocation_steps: allocation_steps(&program),
@@ -177,8 +181,12 @@ impl CompiledProgram {
             costs: OnceLock::new(),
             slices: OnceLock::new(),
             has_slices: computes && !code.is_empty() && value::may_have_slices(&program),
+            calling_slice: OnceLock::new(),
+            may_have_calling_slice: computes
+                && has_side_effects
+                && program.options.devices.len() == 1,
             recorded_executions: AtomicU32::new(0),
-            has_side_effects: memmem::find(&code, b"callback").is_some(),
+            has_side_effects,
             // JAX writes it around the names of operations that carry gradients back.
             has_backward: memmem::find(&code, b"transpose(").is_some()
                 || diagnostics.pass == Some(Pass::Backward),
@@ -206,6 +214,18 @@ impl CompiledProgram {
             let _ = self.slices.set(self.host_program.slices(&self.program));
         }
         self.slices.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns what calls its functions of Python alone; determined once.
+    pub(crate) fn calling_slice(&self) -> Option<&Slice> {
+        if !self.may_have_calling_slice {
+            return None;
+        }
+        // Not inside `get_or_init`: a thread that holds the GIL could be waiting for it.
+        if self.calling_slice.get().is_none() {
+            let _ = self.calling_slice.set(self.host_program.calling_slice(&self.program));
+        }
+        self.calling_slice.get()?.as_ref()
     }
 
     /// Returns `true` if the arguments of this execution tell what arrays are: it is one of the first of a program that

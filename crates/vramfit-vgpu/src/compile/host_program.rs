@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use vramfit_model::program::{Program, Shape};
 
 use crate::buffer::value;
-use crate::hooks::{self, Evaluation, Hooks, HostInput, ProgramDescription};
+use crate::hooks::{self, Evaluation, Hooks, HostInput, ProgramDescription, ProgramSlice};
 
 /// Numbers for programs: addresses are reused, numbers are not.
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -112,37 +112,50 @@ impl HostProgram {
             &local(program, program.parameters.len(), &program.parameter_shardings),
             &local(program, program.outputs.len(), &program.output_shardings),
         );
-        let slices = found.into_iter().filter_map(|slice| {
-            let (devices, shardings) = if slice.options.is_empty() {
-                (1, Shardings::default())
-            } else {
-                let of = |all: &[Vec<u8>], places| select(all, places).unwrap_or_default();
-                let shardings = Shardings {
-                    parameters: of(&program.parameter_shardings, &slice.parameters),
-                    outputs: of(&program.output_shardings, &slice.outputs),
-                };
-                (program.options.devices.len(), shardings)
+        found.into_iter().filter_map(|slice| self.to_slice(program, slice)).collect()
+    }
+
+    /// Returns the slice of a program on one device that calls its functions of Python, if none of them needs a large
+    /// array.
+    pub(crate) fn calling_slice(&self, program: &Program) -> Option<Slice> {
+        let found = hooks::get()?.slice_calls(
+            self.number,
+            &self.code,
+            &self.options,
+            &local(program, program.parameters.len(), &program.parameter_shardings),
+        );
+        self.to_slice(program, found?)
+    }
+
+    fn to_slice(&self, program: &Program, slice: ProgramSlice) -> Option<Slice> {
+        let (devices, shardings) = if slice.options.is_empty() {
+            (1, Shardings::default())
+        } else {
+            let of = |all: &[Vec<u8>], places| select(all, places).unwrap_or_default();
+            let shardings = Shardings {
+                parameters: of(&program.parameter_shardings, &slice.parameters),
+                outputs: of(&program.output_shardings, &slice.outputs),
             };
-            let host_program = HostProgram {
-                number: new_number(),
-                name: self.name.clone(),
-                code: slice.code,
-                options: slice.options,
-                devices,
-                parameters: select(&self.parameters, &slice.parameters)?,
-                outputs: select(&self.outputs, &slice.outputs)?,
-                shardings,
-                temp_bytes: slice.largest_array_bytes,
-                is_predicate: false,
-                evaluation: EvaluationState::default(),
-            };
-            Some(Slice {
-                program: host_program.enable_evaluation(true),
-                outputs: slice.outputs,
-                parameters: slice.parameters,
-            })
-        });
-        slices.collect()
+            (program.options.devices.len(), shardings)
+        };
+        let host_program = HostProgram {
+            number: new_number(),
+            name: self.name.clone(),
+            code: slice.code,
+            options: slice.options,
+            devices,
+            parameters: select(&self.parameters, &slice.parameters)?,
+            outputs: select(&self.outputs, &slice.outputs)?,
+            shardings,
+            temp_bytes: slice.largest_array_bytes,
+            is_predicate: false,
+            evaluation: EvaluationState::default(),
+        };
+        Some(Slice {
+            program: host_program.enable_evaluation(true),
+            outputs: slice.outputs,
+            parameters: slice.parameters,
+        })
     }
 
     fn enable_evaluation(self, computes_values: bool) -> Arc<Self> {

@@ -140,7 +140,7 @@ enum Move {
     /// How much of what `jax.vmap` maps is computed at a time
     Chunk,
     /// Loops of at most 16 iterations, compiled without a loop; by default only where nothing fits
-    /// without, and with --fastest
+    /// without
     Unroll,
     /// XLA's own rematerialization pass and its scheduler
     Compiler,
@@ -166,10 +166,7 @@ impl Args {
             compiler: tries(Move::Compiler),
             scheduler: tries(Move::Compiler) && all.scheduler,
             offload: when(Move::Offload, all.offload),
-            unroll: match self.fastest {
-                true if self.moves.is_empty() => When::Always,
-                _ => when(Move::Unroll, all.unroll),
-            },
+            unroll: when(Move::Unroll, all.unroll),
             preallocation: all.preallocation && is_open,
             allocator: all.allocator && is_open,
             larger_pool_bytes: all.larger_pool_bytes.filter(|_| is_open),
