@@ -169,6 +169,7 @@ impl TraceAnalyzer {
         let (process_exit, uncaught_error) = ending(source.notes());
         let peaks = self.devices.iter().map(|device| device.peak_bytes);
         let peak_bytes = peaks.max().unwrap_or(0);
+        let growth = self.leaks.summary(&self.sites, &self.programs, &text);
         RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
@@ -195,7 +196,8 @@ impl TraceAnalyzer {
             not_computed: source.not_computed().to_vec(),
             autotune_range,
             scratch: self.scratch.summary(&self.programs, &self.devices, &text),
-            leaks: self.leaks.summary(&self.sites, &self.programs, &text),
+            leaks: growth.leaks,
+            created: growth.created,
             compilations: repeated(
                 &self.programs.compilations,
                 step_entry.and_then(|entry| Some((entry.key.name, entry.call_events.first()?))),
