@@ -92,8 +92,6 @@ struct LeakCandidate {
     allocated_bytes: u64,
     /// The event of the first of them.
     began_at: u64,
-    /// All that are there, also those from before.
-    live: Sum,
 }
 
 /// What grew, and what was created that grew in number only as long as it was being created.
@@ -257,7 +255,6 @@ impl Leaks {
                 bytes: now.bytes.saturating_sub(began.bytes),
                 allocated_bytes: now.allocated_bytes.saturating_sub(began.allocated_bytes),
                 began_at: group.began_at,
-                live: group.now,
             };
             let key = (site.device, site.site, site.entry, site.purpose, group.distance);
             let whole = found.entry(key);
@@ -304,8 +301,6 @@ impl LeakCandidate {
             (u128::from(all) * u128::from(steps) / u128::from(in_steps.max(1))) as u64
         };
         let sum = |ours, theirs| of(ours, self.steps).saturating_add(of(theirs, other.steps));
-        let Sum { count, bytes, allocated_bytes } = other.live;
-        self.live.add(count, bytes, allocated_bytes);
         *self = LeakCandidate {
             began_at: self.began_at.min(other.began_at),
             arrays: sum(self.arrays, other.arrays),

@@ -9,22 +9,18 @@ use crate::trace::TextId;
 
 /// Programs of JAX's own that make an array of a shape, a value or a key: `jnp.zeros`, `jax.random.normal`. A function of
 /// the user's that is given as little may compute results.
-const CREATING: [&str; 14] = [
+const CREATING: [&str; 8] = [
     "jit_broadcast_in_dim",
     "jit_iota",
-    "jit_full",
-    "jit_zeros",
-    "jit_ones",
-    "jit_eye",
-    "jit__eye",
+    "jit__bernoulli",
     "jit__normal",
     "jit__normal_real",
-    "jit__uniform",
+    "jit__randint",
     "jit__truncated_normal",
-    "jit_normal",
-    "jit_uniform",
-    "jit_truncated_normal",
+    "jit__uniform",
 ];
+/// Those by which the initializers of JAX scale what was created.
+const SCALING: [&str; 3] = ["jit_multiply", "jit_sqrt", "jit_true_divide"];
 /// What keys, their splits and scalars take at most: such programs are part of the creation.
 const MAX_HELPER_BYTES: u64 = 4096;
 
@@ -37,10 +33,6 @@ pub struct CreatedArrays {
     pub site: String,
     /// The program that creates each of them.
     pub program: String,
-    /// How many there are.
-    pub arrays: u64,
-    /// How many bytes, as they were asked for.
-    pub bytes: u64,
 }
 
 impl CreatedArrays {
@@ -55,22 +47,31 @@ impl CreatedArrays {
 }
 
 impl LeakCandidate {
-    /// Returns `true` if they are created one after the other: by a program that makes an array of next to nothing, and
-    /// in most of the steps nothing else was computed in between.
+    /// Returns `true` if they are created one after the other: by programs that make an array of next to nothing, and scale
+    /// it; in most of the steps nothing else was computed in between.
     pub(super) fn is_created(&self, programs: &Programs, text: &dyn Fn(TextId) -> String) -> bool {
+        let is_one_of =
+            |entry: usize, names: &[&str]| names.contains(&&*text(programs.name(entry)));
         let creates = |entry: usize| {
-            let sizes = programs.sizes(entry);
-            sizes.argument_bytes <= MAX_HELPER_BYTES
-                && CREATING.contains(&&*text(programs.name(entry)))
+            programs.sizes(entry).argument_bytes <= MAX_HELPER_BYTES && is_one_of(entry, &CREATING)
+        };
+        let scales = |entry: usize| is_one_of(entry, &SCALING);
+        let is_frequent = |entry: usize| {
+            programs.calls_since(entry, self.began_at).saturating_mul(2) >= self.steps
         };
         let is_in_between = |entry: usize| {
             programs.sizes(entry).needed_bytes() > MAX_HELPER_BYTES
-                && programs.calls_since(entry, self.began_at).saturating_mul(2) >= self.steps
+                && is_frequent(entry)
                 && !creates(entry)
+                && !scales(entry)
         };
-        self.entry != NO_PROGRAM
-            && creates(self.entry as usize)
-            && !(0..programs.len()).any(is_in_between)
+        let all = || 0..programs.len();
+        let is_made_so = |entry: usize| {
+            // What is scaled was created for that.
+            creates(entry)
+                || scales(entry) && all().any(|other| creates(other) && is_frequent(other))
+        };
+        self.entry != NO_PROGRAM && is_made_so(self.entry as usize) && !all().any(is_in_between)
     }
 
     pub(super) fn created(
@@ -82,8 +83,6 @@ impl LeakCandidate {
             device: self.device,
             site: text(self.site),
             program: text(programs.name(self.entry as usize)),
-            arrays: self.live.count,
-            bytes: self.live.bytes,
         }
     }
 }

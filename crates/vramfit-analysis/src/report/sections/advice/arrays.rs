@@ -83,21 +83,22 @@ pub(super) fn created(
     summary: &RunSummary,
 ) -> Option<Advice> {
     let others = attribution.parts.iter().filter(|entry| entry.kind == EntryKind::OtherArrays);
-    let created = summary.created_at(largest_line(others)?.0)?;
+    let (site, created_bytes) = largest_line(others)?;
+    let created = summary.created_at(site)?;
     let mut outputs = memory.buffers.iter().filter(|buffer| buffer.owner == Owner::Outputs);
     let is_wide =
         created.program == program && outputs.any(|buffer| buffer.shape.starts_with("f32["));
-    let (line, all) = (file_name(&created.site), Bytes(created.bytes));
+    let (line, all) = (file_name(&created.site), Bytes(created_bytes));
     let (bytes, narrower) = match is_wide {
         true => (
-            created.bytes / 2,
+            created_bytes / 2,
             format!(
                 "keep what {line} creates in 16 bits (a `dtype` of parameters, or of an optimizer's moments), in {} \
                  instead of {all}; or ",
-                Bytes(created.bytes / 2)
+                Bytes(created_bytes / 2)
             ),
         ),
-        false => (created.bytes, String::new()),
+        false => (created_bytes, String::new()),
     };
     Some(Advice {
         bytes,
