@@ -60,10 +60,14 @@ force(jnp.ones((256, 2048, 3)), jnp.ones((256, 2048, 3)))
     ),
     "what is mapped inside of a gradient": (
         """
-def energy(w, x):
-    return jnp.sum(jnp.sin(w * (x[:, None] - x[None, :])))
-step = jax.jit(lambda w, x: w - jax.grad(lambda w: jax.vmap(lambda x: energy(w, x))(x).sum())(w))
-step(jnp.float32(1), jnp.ones((1024, 2048)))
+def laplacian(x):
+    return jnp.trace(jax.hessian(lambda y: jnp.sum(jnp.sin(jnp.tanh(y * 2) * y)))(x))
+@jax.jit
+def train(w, xs):
+    def loss(w):
+        return jnp.mean(jax.vmap(lambda x: laplacian(x * w))(xs) ** 2)
+    return w - 0.1 * jax.grad(loss)(w)
+train(jnp.ones(256), jnp.ones((100_000, 256)))
 """,
         "compute what `jax.vmap` maps",
         "",
