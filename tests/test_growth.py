@@ -54,6 +54,17 @@ GROWING = {
         """,
         ("jit_predict", 3, 11),
     ),
+    "a cache of eager operations": (
+        """
+        import functools
+        @functools.lru_cache(maxsize=None)
+        def features(i):
+            return jnp.sin(jnp.full((1024, 1024), float(i)))
+        for i in range(8):
+            features(i)
+        """,
+        ("jit_sin", 1, 10),
+    ),
     "a cache for each call": (
         """
         import functools
@@ -76,6 +87,15 @@ STEADY = {
         layers = [jax.device_put(np.ones((1024, 1024), np.float32)) for i in range(8)]
         for _ in range(8):
             predict(layers[0])
+        """,
+    "arrays that are created in a row": """
+        weights = [jnp.zeros((1024, 1024)) for _ in range(20)]
+        """,
+    "arrays of random numbers that are created in a row": """
+        key = jax.random.key(0)
+        for _ in range(20):
+            key, own = jax.random.split(key)
+            kept.append(jax.random.normal(own, (1024, 1024)))
         """,
     "a list that is cleared": """
         for i in range(20):
@@ -115,7 +135,9 @@ def test_growth_is_found_with_its_line(tmp_path, kind):
     assert done.summary["leaks"] == []
     assert "memory leak" not in text
     count = lines.count("range(8)") * 8 or lines.count("range(6)") * 6 or 5
-    held = "`lru_cache`, the `functools` cache of `weights`" if "cache" in kind else "`kept`"
+    function = "features" if "eager" in kind else "weights"
+    cache = f"`lru_cache`, the `functools` cache of `{function}`"
+    held = cache if "cache" in kind else "`kept`"
     assert f"held by {held} of program.py: {count} arrays" in text
 
 
@@ -131,3 +153,25 @@ def test_growth_is_the_cause_where_it_fills_the_gpu(tmp_path):
     growth = "4.0 MiB more in every call of `jit_predict`"
     for text in (" ".join(done.err.split()), done.page):
         assert f"does not fit: {growth} from program.py:8" in text
+
+
+def test_growth_is_the_cause_where_the_last_hole_is_only_nearly_large_enough(tmp_path):
+    lines = """
+        import functools
+        @functools.lru_cache(maxsize=None)
+        def features(i):
+            return jnp.sin(jnp.full((1024, 1024), float(i)))
+        for i in range(100):
+            features(i)
+        """
+    text = " ".join(run(tmp_path, lines, "--limit", "200MiB", code=1).err.split())
+    assert "does not fit: 4.0 MiB more in every call of `jit_sin` from program.py:10" in text
+    assert "fragmented:" not in text
+    assert "free but fragmented" not in text
+
+
+def test_a_set_of_arrays_is_told_by_number_and_line(tmp_path):
+    lines = "weights = [jnp.zeros((1024, 1024)) for _ in range(60)]\n"
+    text = " ".join(run(tmp_path, lines, "--limit", "200MiB", code=1).err.split())
+    assert "arrays of 4.0 MiB, created one after the other at program.py:7" in text
+    assert "more in every call" not in text

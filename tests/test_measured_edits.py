@@ -169,6 +169,79 @@ def test_what_is_used_after_the_call_cannot_be_donated(dryrun, write_script):
     assert edit["failure"] == "not possible: the program uses what is donated after the call"
 
 
+def test_a_donation_that_is_not_possible_is_not_advised(dryrun, write_script):
+    text = program().replace("    params, kept =", "    old = params\n    params, kept =")
+    script = write_script(text + "    old['w'] + 1\n", "program.py")
+    said = " ".join(dryrun(script, options=["--limit", LIMIT], code=1).err.split())
+    assert "not possible: the program uses what is donated after the call" in said
+    assert "donate arguments that are returned updated" not in said
+
+
+def test_a_change_that_cannot_be_made_is_said_not_to_be_measured(dryrun, write_script):
+    text = program().replace("@functools.partial(jax.jit, )\ndef step", "def plain")
+    text = text.replace("\nparams =", "\nfrom jax.experimental.pjit import pjit; step = pjit(plain)\nparams =")
+    script = write_script(text, "program.py")
+    said = " ".join(dryrun(script, options=["--limit", LIMIT], code=1).err.split())
+    assert "measuring a change of the program" in said
+    assert "not measured: donate p to `plain`: the program gives `jax.jit` no such function" in said
+
+
+LIBRARIES = {
+    "equinox": (
+        """
+import equinox, jax, jax.numpy as jnp, numpy as np
+
+class Model(equinox.Module):
+    w: jax.Array
+
+@equinox.filter_jit
+def step(model, x):
+    gradient = equinox.filter_grad(lambda m: jnp.mean((x[0] * m.w) ** 2))(model)
+    return jax.tree.map(lambda a, b: a - 0.1 * b, model, gradient)
+
+model = Model(jnp.ones((2048, 1024)))
+for _ in range(3):
+    model = step(model, np.ones((64, 1024), np.float32))
+""",
+        '`eqx.filter_jit(..., donate="all")` lets the outputs reuse their memory',
+        set(),
+    ),
+    "flax.nnx": (
+        """
+import jax, jax.numpy as jnp, numpy as np
+from flax import nnx
+
+class Model(nnx.Module):
+    def __init__(self):
+        self.w = nnx.Param(jnp.ones((2048, 1024)))
+
+@nnx.jit
+def step(model, x):
+    gradient = nnx.grad(lambda m: jnp.mean((x[0] * m.w[...]) ** 2))(model)
+    weights = nnx.state(model, nnx.Param)
+    nnx.update(model, jax.tree.map(lambda a, b: a - 0.1 * b, weights, gradient))
+
+model = Model()
+for _ in range(3):
+    step(model, np.ones((64, 1024), np.float32))
+""",
+        '`nnx.jit(..., donate_argnames=["model"])`',
+        {"donate"},
+    ),
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_donation_is_written_as_the_library_takes_it(dryrun, write_script, library):
+    pytest.importorskip(library)
+    text, expected, kinds = LIBRARIES[library]
+    run = dryrun(write_script(text, "program.py"), options=["--limit", "13MiB"], code=1)
+    said = " ".join(run.err.split())
+    assert expected in said
+    assert "jax.jit(" not in said
+    assert edits_of(run.summary).keys() == kinds
+
+
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     """Run a small Llama on eight GPUs of four hosts; each run is made once."""

@@ -58,6 +58,92 @@ force(jnp.ones((256, 2048, 3)), jnp.ones((256, 2048, 3)))
         "compute what `jax.vmap` maps",
         "are missing",
     ),
+    "what is mapped inside of a gradient": (
+        """
+def laplacian(x):
+    return jnp.trace(jax.hessian(lambda y: jnp.sum(jnp.sin(jnp.tanh(y * 2) * y)))(x))
+@jax.jit
+def train(w, xs):
+    def loss(w):
+        return jnp.mean(jax.vmap(lambda x: laplacian(x * w))(xs) ** 2)
+    return w - 0.1 * jax.grad(loss)(w)
+train(jnp.ones(256), jnp.ones((100_000, 256)))
+""",
+        "compute what `jax.vmap` maps",
+        "",
+    ),
+    "rows of an argument": (
+        """
+rows = jax.jit(lambda x, w: jnp.sort(x @ w, 1))
+rows(jnp.ones((200_000, 64)), jnp.ones((64, 1 << 14)))
+""",
+        "with fewer than 200000 rows of `x` at a time, if its rows do not depend on each other",
+        "",
+    ),
+    # Weights of all rows of `data`, for each query.
+    "kernel regression": (
+        """
+@jax.jit
+def regression(data, y, query):
+    k = jnp.exp(-((data[:, None] - query[None]) ** 2).sum(-1))
+    return jnp.sort(k / k.sum(0), 0).T @ y
+kept = jnp.ones(GIB)
+regression(jnp.ones((70_000, 3)), jnp.ones(70_000), jnp.ones((90_000, 3)))
+""",
+        "",
+        " rows of `",
+    ),
+    "senders and receivers of a graph": (
+        """
+@jax.jit
+def messages(nodes, s, r, w):
+    m = jnp.sort(jnp.concatenate([nodes[s], nodes[r]], 1) @ w, 1)
+    return jax.ops.segment_sum(m, r, 50_000)
+kept, index = jnp.ones(GIB), jnp.zeros(10_000_000, jnp.int32)
+messages(jnp.ones((50_000, 128)), index, index, jnp.ones((256, 512)))
+""",
+        "",
+        " rows of `",
+    ),
+    "all pairs of rows": (
+        """
+density = jax.jit(lambda x: jnp.sort(jnp.exp(-((x[:, None] - x[None]) ** 2).sum(-1)), 0).sum(0))
+density(jnp.ones((70_000, 3)))
+""",
+        "`jax.lax.map(..., batch_size=...)` over the rows of one side",
+        "with fewer than",
+    ),
+    "softmax in float32 of a model in 16 bits": (
+        """
+@jax.jit
+def step(w, x):
+    def loss(w):
+        q = (x @ w).reshape(16, 4096, 16, 64)
+        return jnp.mean(jax.nn.dot_product_attention(q, q, q).astype(jnp.float32) ** 2)
+    return w - jax.grad(loss)(w)
+step(jnp.ones((1024, 1024), jnp.float16), jnp.ones((16, 4096, 1024), jnp.float16))
+""",
+        "rematerialize more",
+        "compute in ",
+    ),
+    "attention, whose map is not the program's": (
+        """
+@jax.jit
+def step(w, x):
+    def loss(w):
+        q = (x @ w).reshape(16, 4096, 16, 64)
+        return jnp.mean(jax.nn.dot_product_attention(q, q, q) ** 2)
+    return w - jax.grad(loss)(w)
+step(jnp.ones((1024, 1024)), jnp.ones((16, 4096, 1024)))
+""",
+        "rematerialize more",
+        "`jax.vmap`",
+    ),
+    "weights that are created in a row": (
+        "weights = [jnp.zeros((1 << 13, 1 << 13)) for _ in range(60)]",
+        "keep what program.py:3 (<module>) creates in 16 bits",
+        "drop ",
+    ),
     # What `jax.hessian` holds while it computes is not for the script to drop.
     "arrays of a computation outside of jit": (
         """

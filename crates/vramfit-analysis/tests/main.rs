@@ -20,6 +20,7 @@ mod report {
 mod trace {
     mod autotune_range;
     mod compare;
+    mod created;
     mod difference;
     mod format;
     mod others;

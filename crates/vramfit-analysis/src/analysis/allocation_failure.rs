@@ -74,9 +74,15 @@ impl AllocationFailure {
         Some(free.saturating_add(growth.unwrap_or(0)))
     }
 
-    /// Returns `true` if enough was free in total for the whole execution, only not in one piece.
+    /// Returns `true` if enough was free in total for the whole execution, only not in one piece. Where the free total
+    /// is in one block to rounding, what is missing is memory: a smaller hole brings nothing.
     pub fn fragmented(&self) -> bool {
+        /// What is free beside the largest block is this part of the whole, at least.
+        const MIN_FREE_ELSEWHERE_FRACTION: u64 = 100;
         let free = self.free_bytes().filter(|_| self.fatal.is_none());
-        free.is_some_and(|free| free >= self.remaining_bytes)
+        free.is_some_and(|free| {
+            let elsewhere = free.saturating_sub(self.available_bytes());
+            free >= self.remaining_bytes && elsewhere > free / MIN_FREE_ELSEWHERE_FRACTION
+        })
     }
 }

@@ -68,7 +68,7 @@ pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestCo
 pub use facts::RunFacts;
 pub use facts::autotune_range::AutotuneRange;
 pub use facts::compilations::CompilationSummary;
-pub use facts::leaks::LeakSummary;
+pub use facts::leaks::{CreatedArrays, LeakSummary};
 pub use facts::replicated_arrays::ReplicatedArrays;
 pub use facts::undivided_batch::UndividedBatch;
 pub use facts::unread_outputs::UnreadOutput;

@@ -13,7 +13,7 @@ use super::device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, tighte
 use super::facts::RunFacts;
 use super::facts::autotune_range::AutotuneRange;
 use super::facts::compilations::CompilationSummary;
-use super::facts::leaks::LeakSummary;
+use super::facts::leaks::{CreatedArrays, LeakSummary};
 use super::facts::undivided_batch::UndividedBatch;
 use super::facts::unread_outputs::UnreadOutput;
 use super::facts::whole_batch::WholeBatch;
@@ -98,6 +98,8 @@ pub struct RunSummary {
     pub scratch: Option<ScratchSummary>,
     /// What grew in each of the last steps, the most bytes a step first.
     pub leaks: Vec<LeakSummary>,
+    /// Arrays that a line creates one after the other, where a run ends with that.
+    pub created: Vec<CreatedArrays>,
     /// What was compiled more than once under one name, the most often compiled first.
     pub compilations: Vec<CompilationSummary>,
     /// Whose the bytes are at the first refused request, or else at the peak of the device that
@@ -215,6 +217,11 @@ impl RunSummary {
     /// Returns `true` if there is a leak that is relevant.
     pub fn has_relevant_leak(&self) -> bool {
         self.leaks.iter().any(|leak| self.is_relevant(leak))
+    }
+
+    /// Returns what the line creates one after the other.
+    pub fn created_at(&self, site: &str) -> Option<&CreatedArrays> {
+        self.created.iter().find(|created| created.site == site && !site.is_empty())
     }
 
     /// Returns what began after the first training steps, in order.

@@ -46,7 +46,8 @@ pub use moves::{Moves, When};
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
 pub use program_edit::{
-    BatchConstraint, Donation, EditOutcome, Omission, OutputSharding, ProgramEdit, SuggestedEdit,
+    BatchConstraint, Donation, EditOutcome, JitForm, Omission, OutputSharding, ProgramEdit,
+    SuggestedEdit,
 };
 pub use progression::Progression;
 pub use row::{CostKind, Row, lowest_peak, pareto_front, recommend};

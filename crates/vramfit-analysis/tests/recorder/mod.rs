@@ -11,7 +11,7 @@ use vramfit_model::allocator::{
 use vramfit_model::gpu::{Certainty, Gpu, GpuSelection};
 use vramfit_model::program::ProgramSizes;
 use vramfit_model::run_config::RunConfig;
-use vramfit_model::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
+use vramfit_model::trace::{Event, Footer, Header, Note, Purpose, Reader, TextId, Writer};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -292,6 +292,10 @@ impl Recorder {
         } else {
             self.event(Event::Free { allocation });
         }
+    }
+
+    pub(crate) fn note(&mut self, note: &Note) {
+        self.writer.add_note(note).unwrap();
     }
 
     pub(crate) fn program(&mut self, program: u32, name: &str, sizes: ProgramSizes) {

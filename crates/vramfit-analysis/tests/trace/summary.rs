@@ -196,6 +196,22 @@ fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
 }
 
 #[test]
+fn a_free_total_that_is_one_block_to_rounding_is_no_fragmentation() {
+    let mut run = Recorder::new(&header());
+    let hole = run.upload(256);
+    let _wall = run.upload(256);
+    let large = run.upload(40 * MIB - 256);
+    let _rest = run.upload(728 * MIB - 256);
+    run.free(hole);
+    run.free(large);
+    assert!(run.allocate(0, 40 * MIB, Purpose::Upload).is_none());
+    let refusal = summarize_run(run).failures.remove(0);
+    assert_eq!(refusal.pool.free_bytes, Some(40 * MIB));
+    assert_eq!(refusal.pool.largest_free_block_bytes, Some(40 * MIB - 256));
+    assert_eq!((refusal.short_bytes(), refusal.fragmented()), (256, false));
+}
+
+#[test]
 fn a_growing_pool_counts_what_it_could_still_take() {
     let mut run = Recorder::new(&Header { preallocate: false, ..header() });
     // Regions: 512 MiB for the first (2 MiB doubled until it fits), then at most 256 MiB are left.

@@ -130,11 +130,28 @@ fn changes_output(edit: &ProgramEdit) -> bool {
     matches!(edit, ProgramEdit::Omit(_))
 }
 
+/// Says that changes that were to be measured could not be made.
+fn describe_unmade(edits: &[&SuggestedEdit]) -> String {
+    let whole: Vec<String> = edits.iter().map(|suggested| suggested.edit.describe()).collect();
+    let is_attention =
+        |suggested: &&SuggestedEdit| matches!(suggested.edit, ProgramEdit::CudnnAttention);
+    let reason = match edits.iter().all(is_attention) {
+        true => {
+            "each attention of the program is of 32 bits, or has an `implementation` of its own"
+        }
+        false => "the program gives `jax.jit` no such function with such arguments, or several",
+    };
+    format!("not measured: {}: {reason}", whole.join(", "))
+}
+
 /// Says why a program could not be measured with an edit.
 fn describe_failure(message: &str) -> String {
     let message = message.strip_prefix(PROGRAM_FAILED).unwrap_or(message);
     if message.contains("has been deleted") {
         return "not possible: the program uses what is donated after the call".to_owned();
+    }
+    if message.contains("donate the same buffer twice") {
+        return "not possible: the program passes one array twice in the call".to_owned();
     }
     match message.to_lowercase().contains("cudnn") {
         true => format!(
@@ -163,7 +180,11 @@ impl Trial<'_> {
             return None;
         }
         let result = match self.run(edits) {
-            Ok(run) => Ok(run?),
+            Ok(Some(run)) => Ok(run),
+            Ok(None) => {
+                self.messages.info(&describe_unmade(edits));
+                return None;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => return None,
             Err(error) => Err(describe_failure(error.message())),
         };
@@ -212,5 +233,25 @@ impl Trial<'_> {
             functions.collect::<BTreeSet<&str>>().len()
         };
         Ok(edits.iter().all(|edit| functions(edit) == 1).then_some(measured))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_donated_is_said_to_be_impossible() {
+        for (message, expected) in [
+            ("RuntimeError: Array has been deleted with shape=float32[2].", "uses what is donated"),
+            (
+                "INVALID_ARGUMENT: Attempt to donate the same buffer twice in Execute()",
+                "passes one array twice",
+            ),
+        ] {
+            let text = describe_failure(message);
+            assert!(text.starts_with(&format!("not possible: the program {expected}")), "{text}");
+        }
+        assert_eq!(describe_failure("ValueError: x"), "not measured: ValueError: x");
     }
 }

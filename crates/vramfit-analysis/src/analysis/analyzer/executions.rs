@@ -26,7 +26,8 @@ impl TraceAnalyzer {
             checks: ScratchChecks::default(),
         });
         self.last_entry = Some(entry);
-        let is_step = self.programs.on_call(entry, self.replay.events() - 1);
+        let event = self.replay.events() - 1;
+        let is_step = self.programs.on_call(entry, event);
         if is_step {
             for device in &mut self.devices {
                 device.live_at_step.capture(next_allocation);
@@ -37,6 +38,7 @@ impl TraceAnalyzer {
             is_likeliest: is_step,
             is_of_training: self.programs.may_be_step(entry),
             is_first: self.programs.calls(entry) == 1,
+            event,
         };
         self.leaks.on_execution(call, |entry| self.programs.rank(entry));
         self.programs.set_steady_state(entry, &self.devices);

@@ -186,6 +186,7 @@ impl TraceAnalyzer {
                 memory,
             })
         };
+        let growth = self.leaks.summary(&self.sites, &self.programs, &text);
         let mut summary = RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
@@ -212,7 +213,8 @@ impl TraceAnalyzer {
             not_computed: source.not_computed().to_vec(),
             autotune_range,
             scratch: self.scratch.summary(&self.programs, &self.devices, &text),
-            leaks: self.leaks.summary(&self.sites, &self.programs, &text),
+            leaks: growth.leaks,
+            created: growth.created,
             compilations: repeated(
                 &self.programs.compilations,
                 step_entry.and_then(|entry| Some((entry.key.name, entry.call_events.first()?))),

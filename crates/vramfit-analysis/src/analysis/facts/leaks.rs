@@ -6,20 +6,17 @@
 //! it is changed only for one that needs twice as much, or two programs that need the same would take
 //! turns and no step would ever end. A run without a training has growth from call to call of a program.
 
+mod created;
+mod report;
+
 use rustc_hash::FxHashMap;
 
-use serde::Serialize;
-
+pub use self::created::CreatedArrays;
+pub use self::report::{LeakSummary, section};
 use crate::analysis::arrays::{AllocationSites, NO_PROGRAM, Sum};
 use crate::analysis::programs::{Evidence, Programs};
-use crate::bytes::Bytes;
 use crate::replay::Block;
-use crate::section::Section;
-use crate::section::phrases::{line_or_unknown, more_in_json};
 use crate::trace::{Purpose, TextId};
-
-/// Leaks that a report lists.
-const MAX_SHOWN: usize = 5;
 
 /// Steps in a row that a candidate must have grown in, up to the last one.
 const MIN_STEPS: u64 = 3;
@@ -31,60 +28,6 @@ const MIN_EQUAL_DISTANCES: u64 = 4;
 /// Calls in a row of a program that is no training step: weights are made one after another, too.
 const MIN_CALLS: u64 = 5;
 
-/// Arrays that grow in number or size from step to step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeakSummary {
-    /// On which device.
-    pub device: u32,
-    /// The bytes asked for in one step: exact where all steps grew alike, else their mean, rounded down.
-    pub bytes_per_step: u64,
-    /// The line that makes them, or that calls the program which does; empty if not known.
-    pub site: String,
-    /// The program that makes them; `None` where no program does.
-    pub program: Option<String>,
-    /// What they are made as.
-    pub purpose: Purpose,
-    /// The program whose calls are the steps.
-    pub step: String,
-    /// Whether that is the step of a training, as far as one can know: else it is growth and no leak.
-    #[serde(skip)]
-    pub is_training: bool,
-    /// In every how many steps they grew.
-    pub every_steps: u64,
-    /// In how many steps in a row they grew so, up to the last.
-    pub steps: u64,
-    /// By how many arrays in these steps.
-    pub arrays: u64,
-    /// By how many bytes, as they were asked for, in these steps.
-    #[serde(rename = "requested_bytes")]
-    pub bytes: u64,
-    /// By how much they took more of the pool in these steps, rounding included.
-    pub allocated_bytes: u64,
-}
-
-impl LeakSummary {
-    /// Returns by how many bytes of the pool they grow in a step, on average.
-    pub fn allocated_bytes_per_step(&self) -> u64 {
-        self.allocated_bytes / (self.steps * self.every_steps).max(1)
-    }
-
-    /// Returns the word for what is counted.
-    pub fn unit(&self) -> &'static str {
-        if self.is_training { "steps" } else { "calls" }
-    }
-
-    /// Returns by how much they grow when, as `64.0 MiB more in every step`.
-    pub fn describe_growth(&self) -> String {
-        let bytes = Bytes(self.bytes / self.steps.max(1));
-        match (self.every_steps, self.is_training) {
-            (1, true) => format!("{bytes} more in every step"),
-            (1, false) => format!("{bytes} more in every call of `{}`", self.step),
-            (steps, true) => format!("{bytes} more every {steps} steps"),
-            (calls, false) => format!("{bytes} more every {calls} calls of `{}`", self.step),
-        }
-    }
-}
-
 /// The execution of a program, as [`Leaks`] needs it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) struct ProgramCall {
@@ -95,6 +38,8 @@ pub(in crate::analysis) struct ProgramCall {
     pub(in crate::analysis) is_of_training: bool,
     /// Whether the program was not executed before.
     pub(in crate::analysis) is_first: bool,
+    /// The event that begins it.
+    pub(in crate::analysis) event: u64,
 }
 
 /// Follows every group of arrays from step to step.
@@ -117,9 +62,11 @@ struct SiteGrowth {
     now: Sum,
     before: Sum,
     began: Sum,
+    /// The event of the step at which it began.
+    began_at: u64,
     /// How often it had grown in a row, at equal distances.
     growths: u64,
-    /// The step of the last of them.
+    /// The step of the last of them; 0 as long as there is none.
     last: u64,
     /// The distance in steps; 0 as long as it has grown once.
     distance: u64,
@@ -143,6 +90,15 @@ struct LeakCandidate {
     bytes: u64,
     /// By how many bytes of the pool in all of them.
     allocated_bytes: u64,
+    /// The event of the first of them.
+    began_at: u64,
+}
+
+/// What grew, and what was created that grew in number only as long as it was being created.
+#[derive(Debug, Default)]
+pub(in crate::analysis) struct Growth {
+    pub(in crate::analysis) leaks: Vec<LeakSummary>,
+    pub(in crate::analysis) created: Vec<CreatedArrays>,
 }
 
 impl Leaks {
@@ -194,23 +150,28 @@ impl Leaks {
         if change {
             self.step_program = Some(call.entry);
             self.is_training = call.is_of_training;
-            self.steps = 0;
-            for group in &mut self.sites {
-                group.before = group.now;
-                (group.growths, group.is_changed) = (0, false);
-            }
-            self.changed.clear();
+            self.forget_steps();
         }
         if self.step_program == Some(call.entry) {
             // That it is the step of a training is known some calls later.
             self.is_training |= call.is_of_training;
-            self.on_step();
+            self.on_step(call.event);
         } else {
             self.has_new_program |= call.is_first;
         }
     }
 
-    fn on_step(&mut self) {
+    /// Counts steps anew, those of another program. What a group had in the steps before is of other steps: also the
+    /// number of the last step that it grew in, which may be higher than any that is counted now.
+    fn forget_steps(&mut self) {
+        self.steps = 0;
+        for group in &mut self.sites {
+            *group = SiteGrowth { now: group.now, before: group.now, ..SiteGrowth::default() };
+        }
+        self.changed.clear();
+    }
+
+    fn on_step(&mut self, event: u64) {
         self.steps += 1;
         self.has_new_program = false;
         for owner in self.changed.drain(..) {
@@ -218,30 +179,32 @@ impl Leaks {
             group.is_changed = false;
             // Before the first step there was no step to grow in.
             if self.steps > 1 {
-                group.on_step(self.steps);
+                group.on_step(self.steps, event);
             }
             group.before = group.now;
         }
     }
 
-    /// Returns what grew in each of the last steps, the most bytes a step first.
+    /// Returns what grew in each of the last steps, and what was created, the most bytes a step first.
     pub(in crate::analysis) fn summary(
         &self,
         sites: &AllocationSites,
         programs: &Programs,
         text: &dyn Fn(TextId) -> String,
-    ) -> Vec<LeakSummary> {
+    ) -> Growth {
         let name = |entry| text(programs.name(entry));
         // What was made before a program that came new was made for it: weights, for a forward pass.
         let is_counted = self.is_training || !self.has_new_program;
         let Some(step_program) = self.step_program.filter(|_| is_counted) else {
-            return Vec::new();
+            return Growth::default();
         };
         // The steps of a training have one name; other calls that are as many may have that of the program that leaves
         // something.
         let is_as_often = |own: &usize| programs.calls(*own) == programs.calls(step_program);
         let candidates = self.candidates(sites).into_iter();
-        let summaries = candidates.map(|candidate| {
+        let (created, grown): (Vec<_>, Vec<_>) = candidates
+            .partition(|candidate| !self.is_training && candidate.is_created(programs, text));
+        let leaks = grown.into_iter().map(|candidate| {
             let own = (candidate.entry != NO_PROGRAM).then_some(candidate.entry as usize);
             let counted = own.filter(|own| !self.is_training && is_as_often(own));
             LeakSummary {
@@ -259,7 +222,10 @@ impl Leaks {
                 allocated_bytes: candidate.allocated_bytes,
             }
         });
-        summaries.collect()
+        Growth {
+            leaks: leaks.collect(),
+            created: created.iter().map(|candidate| candidate.created(programs, text)).collect(),
+        }
     }
 
     /// Returns what grew in each of the last steps, the most bytes a step first.
@@ -288,6 +254,7 @@ impl Leaks {
                 arrays,
                 bytes: now.bytes.saturating_sub(began.bytes),
                 allocated_bytes: now.allocated_bytes.saturating_sub(began.allocated_bytes),
+                began_at: group.began_at,
             };
             let key = (site.device, site.site, site.entry, site.purpose, group.distance);
             let whole = found.entry(key);
@@ -304,7 +271,7 @@ impl Leaks {
 
 impl SiteGrowth {
     /// Compares what is there with what was there at the step before.
-    fn on_step(&mut self, step: u64) {
+    fn on_step(&mut self, step: u64, event: u64) {
         let (now, before) = (self.now, self.before);
         if now.bytes < before.bytes || now.count < before.count {
             self.growths = 0;
@@ -314,7 +281,8 @@ impl SiteGrowth {
             if goes_on {
                 (self.growths, self.distance) = (self.growths + 1, distance);
             } else {
-                (self.growths, self.distance, self.began) = (1, 0, before);
+                (self.growths, self.distance) = (1, 0);
+                (self.began, self.began_at) = (before, event);
             }
             self.last = step;
         }
@@ -334,6 +302,7 @@ impl LeakCandidate {
         };
         let sum = |ours, theirs| of(ours, self.steps).saturating_add(of(theirs, other.steps));
         *self = LeakCandidate {
+            began_at: self.began_at.min(other.began_at),
             arrays: sum(self.arrays, other.arrays),
             bytes: sum(self.bytes, other.bytes),
             allocated_bytes: sum(self.allocated_bytes, other.allocated_bytes),
@@ -343,44 +312,5 @@ impl LeakCandidate {
     }
 }
 
-/// Shows what grew. `spare_bytes` returns what a device has to spare, if the run fits.
-pub fn section(leaks: &[LeakSummary], spare_bytes: impl Fn(u32) -> Option<u64>) -> Option<Section> {
-    let device = leaks.first()?.device;
-    let here: Vec<_> = leaks.iter().filter(|leak| leak.device == device).collect();
-    let mut points: Vec<_> = here.iter().copied().take(MAX_SHOWN).map(point).collect();
-    points.extend(more_in_json(here.len().saturating_sub(MAX_SHOWN)));
-    if here.len() < leaks.len() {
-        points.push(format!(
-            "only device {device} is shown; leaks of other devices are in the JSON output"
-        ));
-    }
-    let per_step: u64 = here.iter().map(|leak| leak.allocated_bytes_per_step()).sum();
-    let steps = spare_bytes(device).and_then(|spare| spare.checked_div(per_step));
-    let unit = here[0].unit();
-    let title = match here[0].is_training {
-        true => "possible memory leaks: memory that grows from step to step",
-        false => "memory that grows from call to call",
-    };
-    points.extend(
-        steps.map(|steps| format!("at this rate, memory runs out after about {steps} more {unit}")),
-    );
-    Section::list(title, points)
-}
-
-fn point(leak: &LeakSummary) -> String {
-    let line = line_or_unknown(&leak.site);
-    let purpose = leak.purpose.label();
-    let origin = match &leak.program {
-        Some(program) => format!("{purpose} of `{program}`"),
-        None => purpose.to_owned(),
-    };
-    let is_mean = !leak.bytes.is_multiple_of(leak.steps.max(1));
-    let mean = if is_mean { ", on average" } else { "" };
-    let arrays = match leak.arrays {
-        0 => "with no more arrays".to_owned(),
-        1 => "1 array in total".to_owned(),
-        count => format!("{count} arrays in total"),
-    };
-    let (growth, times) = (leak.describe_growth(), leak.steps);
-    format!("{growth}{mean}: {line}, {origin}; {times} times in a row up to the end, {arrays}")
-}
+#[cfg(test)]
+mod tests;

@@ -266,6 +266,22 @@ impl Programs {
         self.entries[entry].calls
     }
 
+    pub(super) fn sizes(&self, entry: usize) -> &ProgramSizes {
+        &self.entries[entry].key.sizes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns how often a program was executed after an event; fewer where not all of its calls are kept.
+    pub(super) fn calls_since(&self, entry: usize, event: u64) -> u64 {
+        let ProgramEntry { calls, call_events, .. } = &self.entries[entry];
+        let mut kept = call_events.calls().iter();
+        let first = kept.find(|(_, began)| *began > event);
+        first.map_or(0, |(number, _)| *calls + 1 - number)
+    }
+
     /// Returns the entry of a key, making it if it is the first of its kind.
     fn entry(&mut self, key: ProgramKey, site: TextId, program: u32) -> usize {
         let next = self.entries.len();

@@ -18,6 +18,9 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
     if gpu.is_some_and(|gpu| gpu.compute_capability < (8, 0)) {
         return None;
     }
+    if !computes_in_16_bits(memory) {
+        return None;
+    }
     let (bytes, largest) = scores(memory)?;
     let at = memory.user_site(largest.frame);
     let at = at.map_or(String::new(), |site| format!(" at {}", file_name(site)));
@@ -32,6 +35,13 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
     })
 }
 
+/// Returns `true` if queries and keys may be of 16 bits: cuDNN has no kernel for others. The scores are float32 either way.
+fn computes_in_16_bits(memory: &ProgramMemory) -> bool {
+    let is_narrow =
+        |buffer: &Buffer| ["bf16[", "f16["].iter().any(|it| buffer.shape.starts_with(it));
+    memory.buffers.iter().any(is_narrow)
+}
+
 /// Returns how many bytes at the peak are scores, or of their shape, and the largest of them.
 fn scores(memory: &ProgramMemory) -> Option<(u64, &Buffer)> {
     let count_elements =
@@ -43,4 +53,25 @@ fn scores(memory: &ProgramMemory) -> Option<(u64, &Buffer)> {
     let bytes = alike.clone().map(|buffer| buffer.peak_bytes).sum();
     let largest = alike.max_by_key(|buffer| buffer.peak_bytes)?;
     (bytes > 0).then_some((bytes, largest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_attention_in_16_bits_is_left_to_cudnn() {
+        for (shapes, is_narrow) in [
+            (&["f32[2,8,64,64]", "f32[2,64,8,32]"][..], false),
+            (&["f32[2,8,64,64]", "bf16[2,64,8,32]"], true),
+            (&["f32[2,8,64,64]", "f16[2,64,8,32]"], true),
+            (&["f32[2,8,64,64]", "f64[2,64,8,32]", "u16[8]"], false),
+        ] {
+            let buffers = shapes
+                .iter()
+                .map(|shape| Buffer { shape: (*shape).to_owned(), ..Buffer::default() });
+            let memory = ProgramMemory { buffers: buffers.collect(), ..ProgramMemory::default() };
+            assert_eq!(computes_in_16_bits(&memory), is_narrow, "{shapes:?}");
+        }
+    }
 }

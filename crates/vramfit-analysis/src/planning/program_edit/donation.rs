@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ProgramEdit, SuggestedEdit, function_at, function_of};
+use super::{JitForm, ProgramEdit, SuggestedEdit, function_at, function_of};
 use crate::analysis::RunSummary;
 use crate::program::memory::Undonated;
 
@@ -47,14 +47,19 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
     let program = summary.programs.get(at_peak.program)?;
     let undonated = &at_peak.memory.undonated;
     let donation = Donation::find(&program.name, undonated)?;
+    let form = JitForm::of(&at_peak.memory, &program.site);
+    // It divides its arguments by itself, so that no argument of `jax.jit` is one of the function's.
+    if form == JitForm::Equinox {
+        return None;
+    }
     let replaced = undonated.iter().filter(|one| !one.is_donated());
     Some(SuggestedEdit {
         bytes: replaced.map(|one| one.bytes).sum(),
         change: format!(
-            "donate {}, returned updated, to {}: `jax.jit(..., {})`",
+            "donate {}, returned updated, to {}: `{}`",
             donation.arguments.join(", "),
             function_at(&donation.function, &program.site),
-            donation.option()
+            form.donating_call(&donation.arguments)
         ),
         condition: "the program must not use them after the call",
         edit: ProgramEdit::Donate(donation),

@@ -3,7 +3,7 @@
 //!
 //! | file | edit |
 //! | --- | --- |
-//! | `donation` | donate arguments that are returned updated |
+//! | `donation` | donate arguments that are returned updated, by whose `jit` it is (`jit_form`) |
 //! | `omission` | return less |
 //! | `output_sharding` | divide outputs among devices as the arguments are |
 //! | `batch_constraint` | keep the batch divided among devices |
@@ -12,6 +12,7 @@
 mod batch_constraint;
 mod cudnn_attention;
 mod donation;
+mod jit_form;
 mod omission;
 mod output_sharding;
 
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 pub use batch_constraint::BatchConstraint;
 pub use donation::Donation;
+pub use jit_form::JitForm;
 pub use omission::Omission;
 pub use output_sharding::OutputSharding;
 
@@ -85,7 +87,7 @@ impl ProgramEdit {
     }
 
     /// Describes it in a few words.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             ProgramEdit::Donate(donation) => donation.describe(),
             ProgramEdit::Omit(omission) => omission.describe(),

@@ -4,8 +4,10 @@
 //! changes, and another moment may then have the peak. Only another dry run measures it.
 
 mod arrays;
+mod chunks;
 mod computed;
-mod operations;
+pub(super) mod operations;
+mod rows;
 
 use std::cmp::Reverse;
 
@@ -45,12 +47,13 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     let program = summary.program_memory.as_ref();
     let program = program.filter(|program| Some(program.program) == attribution.program);
     let name = |index: usize| summary.programs.get(index).map_or("", |it| it.name.as_str());
+    let site_of = |index: usize| summary.programs.get(index).map_or("", |it| it.site.as_str());
     let mut found: Vec<Advice> = Vec::new();
     if let Some(program) = program {
         let memory = &program.memory;
-        let mut measured = summary.measured_edits.iter().filter(|edit| edit.peak_bytes.is_some());
-        let donates = measured.any(|edit| edit.kinds.contains(&"donate"));
-        found.extend(arrays::donation(memory).filter(|_| !donates));
+        // What came of it stands with the measured changes: also that it is not possible.
+        let is_measured = summary.measured_edits.iter().any(|it| it.kinds.contains(&"donate"));
+        found.extend(arrays::donation(memory, site_of(program.program)).filter(|_| !is_measured));
         found.extend(arrays::unused_donation(memory));
         found.extend(unread_outputs::advice(&program.unread_outputs));
         found.extend(arrays::replication(&program.replicated));
@@ -81,7 +84,7 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
                 found.extend(computed::activations(memory, saved_bytes, line));
                 found.extend(computed::gradient_inside(memory, saved_bytes));
                 // How the elements are divided among GPUs is not known when they are mapped.
-                found.extend(computed::chunks(memory).filter(|_| summary.header.devices == 1));
+                found.extend(chunks::chunks(memory).filter(|_| summary.header.devices == 1));
                 // A program that was to be in 16 bits is told what keeps it from that.
                 found.extend(computed::precision(memory, gpu).filter(|_| to != "f32"));
                 found.extend(computed::smaller_batch(memory, summary, capacity_bytes));
@@ -89,11 +92,17 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         }
         let is_double = ["f64", "c128"].contains(&to);
         found.extend(computed::double_precision(memory).filter(|_| !is_double));
-        found.extend(function.and_then(|name| computed::fewer_rows(memory, name, summary)));
+        let rows = function.filter(|_| summary.out_of_memory().is_some());
+        found.extend(rows.and_then(|name| rows::fewer_rows(memory, name, summary.devices.len())));
         found.extend(operation);
         // Without the program's arguments nobody knows which arrays it uses.
-        let other_arrays = arrays::other_arrays(attribution);
-        found.extend(other_arrays.filter(|_| summary.script_keeps_arrays()));
+        match arrays::created(attribution, memory, name(program.program), summary) {
+            Some(advice) => found.push(advice),
+            None => {
+                let other_arrays = arrays::other_arrays(attribution);
+                found.extend(other_arrays.filter(|_| summary.script_keeps_arrays()));
+            }
+        }
     }
     found.extend(arrays::update_inside(summary));
     found.extend(fragmentation(summary));

@@ -2,8 +2,8 @@
 
 use super::devices;
 use crate::analysis::{
-    AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, ReplicatedArrays, RunSummary,
-    UndividedBatch, ValueSize, facts,
+    AttributionEntry, Cause, CauseGroup, CreatedArrays, EntryKind, LeakSummary, ReplicatedArrays,
+    RunSummary, UndividedBatch, ValueSize, facts,
 };
 use crate::bytes::Bytes;
 use crate::program::memory::Owner;
@@ -139,6 +139,9 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
         count => format!("{count} arrays"),
     };
     let kind = largest.kind.label();
+    if let Some(created) = created(group, summary) {
+        return format!("{bytes} are {}", created.describe(group.count, group.bytes));
+    }
     match largest.kind {
         EntryKind::Arrays => format!("{bytes} are {count}{}", origin(group)),
         EntryKind::OtherArrays if summary.script_keeps_arrays() => {
@@ -151,6 +154,15 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
         },
         _ => format!("{bytes} are {kind}{}", named(group)),
     }
+}
+
+/// Returns the arrays of a group, where a line creates them one after the other.
+pub(super) fn created<'a>(
+    group: &CauseGroup,
+    summary: &'a RunSummary,
+) -> Option<&'a CreatedArrays> {
+    let are_arrays = matches!(group.largest.kind, EntryKind::Arrays | EntryKind::OtherArrays);
+    summary.created_at(&group.largest.site).filter(|_| are_arrays)
 }
 
 /// Describes values that a program computes, without their bytes.

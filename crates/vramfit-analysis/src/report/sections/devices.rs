@@ -1,5 +1,6 @@
 //! One row for each device, where there are several.
 
+use super::advice::operations::SPLITTING_PROGRAM;
 use crate::analysis::{DeviceSummary, RunSummary};
 use crate::report::phrases::more_in_json;
 use crate::report::{Content, Section, Table, Value};
@@ -16,6 +17,11 @@ const MIN_USED_FRACTION: u64 = 1000;
 pub(super) fn unused(summary: &RunSummary) -> Option<String> {
     // Another process or host may use them.
     if summary.processes.len() > 1 || summary.hosts.is_some() {
+        return None;
+    }
+    // What failed is just that which puts parts of an array on them.
+    let failure = summary.out_of_memory();
+    if failure.is_some_and(|it| it.context.program.as_deref() == Some(SPLITTING_PROGRAM)) {
         return None;
     }
     let numbers = unused_devices(&summary.devices).map(|device| summary.header.gpu_of(device));

@@ -88,6 +88,9 @@ fn group(group: &CauseGroup, summary: &RunSummary) -> String {
         2 => " and 1 more line".to_owned(),
         lines => format!(" and {} more lines", lines - 1),
     };
+    if let Some(created) = cause::created(group, summary) {
+        return created.describe(group.count, group.bytes);
+    }
     let line = group.lines.first().map(|(line, _)| short_line(line));
     let from = line.map_or_else(String::new, |line| format!(" from {line}{more}"));
     match (group.workspace(), group.largest.kind) {

@@ -7,18 +7,19 @@ use crate::report::Section;
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let needed_bytes = summary.needed_bytes();
     let points = summary.measured_edits.iter();
-    let points = points.filter_map(|edit| describe(edit, needed_bytes)).collect();
+    let points = points.map(|edit| describe(edit, needed_bytes)).collect();
     Section::list("changes of the program, each measured by a dry run", points)
 }
 
-/// Describes an edit; nothing where it brings nothing.
-fn describe(edit: &MeasuredEdit, needed_bytes: u64) -> Option<String> {
+/// Describes what an edit came to, whatever that is: the user was told that it would be measured.
+fn describe(edit: &MeasuredEdit, needed_bytes: u64) -> String {
     let what = &edit.change;
     let Some(peak_bytes) = edit.peak_bytes else {
-        return Some(format!("{what}: {}", edit.failure));
+        return format!("{what}: {}", edit.failure);
     };
+    let (peak, needed) = (Bytes(peak_bytes), Bytes(needed_bytes));
     if !edit.helps(needed_bytes) {
-        return None;
+        return format!("{what}: brings nothing, {peak} instead of {needed}");
     }
     let fits = match (edit.fits, edit.steps) {
         (Some(true), Some(steps)) => format!("fits in its first {steps} steps"),
@@ -30,8 +31,7 @@ fn describe(edit: &MeasuredEdit, needed_bytes: u64) -> Option<String> {
         "" => String::new(),
         condition => format!(" ({condition})"),
     };
-    let (peak, needed) = (Bytes(peak_bytes), Bytes(needed_bytes));
-    Some(format!("{what}: {peak} instead of {needed}, {fits}{condition}"))
+    format!("{what}: {peak} instead of {needed}, {fits}{condition}")
 }
 
 #[cfg(test)]
@@ -50,20 +50,23 @@ mod tests {
             failure: String::new(),
         };
         let stopped = MeasuredEdit { steps: Some(201), ..edit.clone() };
-        let text = describe(&stopped, 2 << 30).expect("it helps");
+        let text = describe(&stopped, 2 << 30);
         assert!(text.contains("2.0 GiB, fits in its first 201 steps"), "{text}");
         assert_eq!(
-            describe(&edit, 2 << 30).expect("it helps"),
+            describe(&edit, 2 << 30),
             "donate x to `f`: 1.0 GiB instead of 2.0 GiB, fits (x is not used again)"
         );
-        assert_eq!(describe(&edit, 1 << 30), None);
+        assert_eq!(
+            describe(&edit, 1 << 30),
+            "donate x to `f`: brings nothing, 1.0 GiB instead of 1.0 GiB"
+        );
         let failed = MeasuredEdit {
             peak_bytes: None,
             fits: None,
             failure: "not measured: no cuDNN".to_owned(),
             ..edit
         };
-        let text = describe(&failed, 2 << 30).expect("said");
+        let text = describe(&failed, 2 << 30);
         assert!(text.ends_with("not measured: no cuDNN"), "{text}");
     }
 }

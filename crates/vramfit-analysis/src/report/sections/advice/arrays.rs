@@ -2,20 +2,28 @@
 
 use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary, largest_line};
 use crate::bytes::Bytes;
+use crate::planning::JitForm;
 use crate::program::ProgramMemory;
+use crate::program::memory::Owner;
 use crate::report::phrases::{file_name, largest_argument};
 use crate::section::Advice;
 
-/// State that stays allocated next to its successor.
-pub(super) fn donation(memory: &ProgramMemory) -> Option<Advice> {
+/// State that stays allocated next to its successor, of a program that the line `site` calls.
+pub(super) fn donation(memory: &ProgramMemory, site: &str) -> Option<Advice> {
     let kept = memory.undonated.iter().filter(|one| !one.is_donated());
     let (bytes, which) = largest_argument(kept)?;
+    let form = JitForm::of(memory, site);
+    let condition = match form {
+        JitForm::Equinox => ", where the program uses none of its arguments after the call",
+        JitForm::Jax | JitForm::Nnx => "",
+    };
     Some(Advice {
         bytes,
         text: format!(
             "donate arguments that are returned updated: {} are allocated twice during a call, because \
-             {which} not donated; `jax.jit(..., donate_argnums=...)` lets the outputs reuse their memory",
+             {which} not donated; `{}` lets the outputs reuse their memory{condition}",
             Bytes(bytes),
+            form.donating_call(&[]),
         ),
     })
 }
@@ -62,6 +70,40 @@ pub(super) fn update_inside(summary: &RunSummary) -> Option<Advice> {
             "do the update in the `jit` that computes the gradients, and donate what it replaces \
              (`donate_argnums`): {} are gradients that are arrays only because the update runs outside of it",
             Bytes(bytes)
+        ),
+    })
+}
+
+/// The largest part of the arrays in fewer bytes, where a line creates them one after the other: weights or the moments of
+/// an optimizer, which the program needs. `memory` is that of `program`, which may be what creates them.
+pub(super) fn created(
+    attribution: &Attribution,
+    memory: &ProgramMemory,
+    program: &str,
+    summary: &RunSummary,
+) -> Option<Advice> {
+    let others = attribution.parts.iter().filter(|entry| entry.kind == EntryKind::OtherArrays);
+    let (site, created_bytes) = largest_line(others)?;
+    let created = summary.created_at(site)?;
+    let mut outputs = memory.buffers.iter().filter(|buffer| buffer.owner == Owner::Outputs);
+    let is_wide =
+        created.program == program && outputs.any(|buffer| buffer.shape.starts_with("f32["));
+    let (line, all) = (file_name(&created.site), Bytes(created_bytes));
+    let (bytes, narrower) = match is_wide {
+        true => (
+            created_bytes / 2,
+            format!(
+                "keep what {line} creates in 16 bits (a `dtype` of parameters, or of an optimizer's moments), in {} \
+                 instead of {all}; or ",
+                Bytes(created_bytes / 2)
+            ),
+        ),
+        false => (created_bytes, String::new()),
+    };
+    Some(Advice {
+        bytes,
+        text: format!(
+            "{narrower}divide what {line} creates among GPUs (`jax.jit(..., out_shardings=...)` around what creates it)"
         ),
     })
 }

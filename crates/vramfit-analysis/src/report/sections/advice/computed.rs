@@ -4,8 +4,8 @@ use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::explain::batch_option;
 use crate::gpu;
+use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner, Promotion};
-use crate::program::{ProgramMemory, parse_dimensions};
 use crate::report::phrases::file_name;
 use crate::report::sections::next_command;
 use crate::section::Advice;
@@ -71,39 +71,9 @@ fn is_checkpointed(buffer: &Buffer) -> bool {
 }
 
 /// Says which line the largest of some buffers comes from, as a part of a sentence; nothing if that is not known.
-fn at_line(memory: &ProgramMemory, largest: &Buffer) -> String {
+pub(super) fn at_line(memory: &ProgramMemory, largest: &Buffer) -> String {
     let site = memory.user_site(largest.frame);
     site.map_or(String::new(), |site| format!(", the largest at {}", file_name(site)))
-}
-
-/// What is computed for all elements that `jax.vmap` maps at the same time.
-pub(super) fn chunks(memory: &ProgramMemory) -> Option<Advice> {
-    let is_mapped = |buffer: &&Buffer| {
-        matches!(buffer.owner, Owner::Activations | Owner::Gradients | Owner::Temporaries)
-            && buffer.operation.split('/').any(|scope| scope.starts_with("vmap("))
-    };
-    let mapped = memory.buffers.iter().filter(is_mapped);
-    let bytes = mapped.clone().map(|buffer| buffer.peak_bytes).sum();
-    let largest = mapped.max_by_key(|buffer| buffer.peak_bytes)?;
-    let at = at_line(memory, largest);
-    let mut scopes = largest.operation.split('/');
-    let mapping = match scopes.any(maps_derivatives) {
-        true => "`jax.vmap` maps, by itself or in `jax.jacfwd`, `jax.jacrev` and `jax.hessian`,",
-        false => "`jax.vmap` maps",
-    };
-    Some(Advice {
-        bytes,
-        text: format!(
-            "compute what {mapping} in chunks: {} are for all of its elements{at}; `vramfit plan --try chunk` finds \
-             the largest chunks that fit (by hand: `jax.lax.map(..., batch_size=...)`)",
-            Bytes(bytes)
-        ),
-    })
-}
-
-/// Returns `true` if what is mapped are derivatives, of the program's `jax.vmap` or of a Jacobian: JAX calls both the same.
-fn maps_derivatives(scope: &str) -> bool {
-    scope.starts_with("vmap(jvp(") || scope.starts_with("vmap(transpose(")
 }
 
 /// Returns `true` if a buffer is computed inside of a `jax.checkpoint` of the program's own. JAX calls what
@@ -138,6 +108,10 @@ pub(super) fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
     if memory.buffers.iter().flat_map(scopes).any(|name| WIDE_OPERATIONS.contains(&name)) {
         return None;
     }
+    // What is float32 there is so on purpose, as sums and the scores of attention.
+    if is_in_16_bits(memory) {
+        return None;
+    }
     let is_wide =
         |buffer: &&Buffer| buffer.owner == Owner::Activations && buffer.shape.starts_with("f32[");
     let wide = memory.buffers.iter().filter(is_wide);
@@ -154,6 +128,22 @@ pub(super) fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
         Bytes(bytes),
     );
     (bytes > 0).then_some(Advice { bytes: bytes / 2, text })
+}
+
+/// Returns `true` if a program computes in 16 bits: where nearly all of its floating-point arguments are of 16 bits, or
+/// most of the values that it saves.
+fn is_in_16_bits(memory: &ProgramMemory) -> bool {
+    /// Scales and statistics in float32 are less of the arguments.
+    const MAX_WIDE_FRACTION: u64 = 100;
+    let is_narrow =
+        |buffer: &&Buffer| ["bf16[", "f16["].iter().any(|it| buffer.shape.starts_with(it));
+    let is_wide = |buffer: &&Buffer| buffer.shape.starts_with("f32[");
+    let arguments = || memory.buffers.iter().filter(|buffer| buffer.parameter.is_some());
+    let narrow_bytes: u64 = arguments().filter(is_narrow).map(|buffer| buffer.bytes).sum();
+    let wide_bytes: u64 = arguments().filter(is_wide).map(|buffer| buffer.bytes).sum();
+    let saved = || memory.buffers.iter().filter(|buffer| buffer.owner == Owner::Activations);
+    wide_bytes < narrow_bytes / MAX_WIDE_FRACTION
+        || saved().filter(is_narrow).count() > saved().filter(is_wide).count()
 }
 
 /// Returns `true` if a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
@@ -215,43 +205,6 @@ pub(super) fn double_precision(memory: &ProgramMemory) -> Option<Advice> {
             "compute in single precision where that is accurate enough: {} are float64 or complex128{at}, and would take \
              half as much (`jax_enable_x64`, or a `dtype` in the program)",
             Bytes(bytes)
-        ),
-    })
-}
-
-/// A part of the rows of an argument in each call, where a program that does not train has a value with as many.
-pub(super) fn fewer_rows(
-    memory: &ProgramMemory,
-    program: &str,
-    summary: &RunSummary,
-) -> Option<Advice> {
-    summary.out_of_memory()?;
-    if memory.is_differentiated() {
-        return None;
-    }
-    let made = |buffer: &&Buffer| matches!(buffer.owner, Owner::Temporaries | Owner::Outputs);
-    let largest = memory.buffers.iter().filter(made).max_by_key(|buffer| buffer.peak_bytes)?;
-    let rows = |buffer: &Buffer| {
-        let rows = parse_dimensions(&buffer.shape)?.first().copied();
-        rows.filter(|rows| *rows > 1)
-    };
-    let count = rows(largest)?;
-    let mut arguments = memory.buffers.iter();
-    let argument = arguments.find(|buffer| {
-        buffer.owner == Owner::Batch && !buffer.path.is_empty() && rows(buffer) == Some(count)
-    })?;
-    let with_rows = |buffer: &&Buffer| made(buffer) && rows(buffer) == Some(count);
-    let bytes = memory.buffers.iter().filter(with_rows).map(|buffer| buffer.peak_bytes).sum();
-    let at = at_line(memory, largest);
-    Some(Advice {
-        bytes,
-        text: format!(
-            "call `{program}` with fewer than {count} rows of `{}` at a time: {} have as many rows, the largest \
-             `{}`{}",
-            argument.path,
-            Bytes(bytes),
-            largest.shape,
-            at.replace(", the largest at", " at")
         ),
     })
 }
@@ -330,20 +283,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_may_be_computed_in_chunks() {
-        let mapped =
-            memory(&["jit(f)/vmap(jit(g))/sin", "jit(f)/vmap()/exp", "jit(f)/vmapped/add"]);
-        let advice = chunks(&mapped).expect("two of them");
-        assert_eq!(advice.bytes, 8192);
-        assert!(advice.text.contains("`vramfit plan --try chunk`"), "{}", advice.text);
-        assert!(chunks(&memory(&["jit(f)/tanh"])).is_none());
-    }
-
-    #[test]
     fn the_type_is_one_that_the_gpu_multiplies() {
         let text = |gpu| precision(&memory(&["a"]), gpu).expect("wide").text;
         assert!(text("h100-80g").starts_with("compute in bfloat16: 4.0 KiB"));
         assert!(text("t4").starts_with("compute in float16: 4.0 KiB"));
+    }
+
+    #[test]
+    fn a_program_in_16_bits_is_not_to_be_put_in_them() {
+        let of_shape = |shape: &str, buffer: Buffer| Buffer { shape: shape.to_owned(), ..buffer };
+        let argument = |shape, bytes| {
+            let buffer =
+                Buffer { owner: Owner::Parameters, parameter: Some(0), bytes, ..Buffer::default() };
+            of_shape(shape, buffer)
+        };
+        let saved = |shape| of_shape(shape, saved("jit(f)/jvp()/exp"));
+        for (buffers, is_advised) in [
+            (vec![saved("f32[32,32]")], true),
+            (vec![saved("f32[32,32]"), argument("f32[64]", 256)], true),
+            (vec![saved("f32[32,32]"), argument("bf16[64]", 128)], false),
+            (vec![saved("f32[32,32]"), argument("f16[64]", 128), argument("s32[64]", 256)], false),
+            // A scale beside the weights.
+            (vec![saved("f32[32,32]"), argument("bf16[512]", 1024), argument("f32[]", 4)], false),
+            (vec![saved("f32[32,32]"), argument("bf16[64]", 128), argument("f32[64]", 256)], true),
+            // Weights in 32 bits that are cast where they are used.
+            (
+                vec![
+                    saved("f32[32,32]"),
+                    saved("bf16[8]"),
+                    saved("bf16[8]"),
+                    argument("f32[8]", 32),
+                ],
+                false,
+            ),
+        ] {
+            let shapes: Vec<_> = buffers.iter().map(|buffer| buffer.shape.clone()).collect();
+            let memory = ProgramMemory { buffers, ..ProgramMemory::default() };
+            assert_eq!(precision(&memory, "h100-80g").is_some(), is_advised, "{shapes:?}");
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ const UNFUSED_OPERATIONS: [&str; 14] = [
 ];
 
 /// The program by which JAX divides an array of one GPU among several.
-pub(super) const SPLITTING_PROGRAM: &str = "jit__multi_slice";
+pub(in crate::report::sections) const SPLITTING_PROGRAM: &str = "jit__multi_slice";
 
 /// An array that is made on one GPU and then divided among several.
 pub(super) fn split_array(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
