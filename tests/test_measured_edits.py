@@ -179,7 +179,8 @@ def test_a_donation_that_is_not_possible_is_not_advised(dryrun, write_script):
 
 def test_a_change_that_cannot_be_made_is_said_not_to_be_measured(dryrun, write_script):
     text = program().replace("@functools.partial(jax.jit, )\ndef step", "def plain")
-    text = text.replace("\nparams =", "\nfrom jax.experimental.pjit import pjit; step = pjit(plain)\nparams =")
+    compiled = "from jax.experimental.pjit import pjit; step = pjit(plain)"
+    text = text.replace("\nparams =", f"\n{compiled}\nparams =")
     script = write_script(text, "program.py")
     said = " ".join(dryrun(script, options=["--limit", LIMIT], code=1).err.split())
     assert "measuring a change of the program" in said
