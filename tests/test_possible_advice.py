@@ -141,7 +141,7 @@ step(jnp.ones((1024, 1024)), jnp.ones((16, 4096, 1024)))
     ),
     "weights that are created in a row": (
         "weights = [jnp.zeros((1 << 13, 1 << 13)) for _ in range(60)]",
-        "keep what program.py:3 (<module>) creates in 16 bits",
+        ") creates in 16 bits",
         "drop ",
     ),
     # What `jax.hessian` holds while it computes is not for the script to drop.
