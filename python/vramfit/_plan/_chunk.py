@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from vramfit._plan._definition import function_definition
-from vramfit._plan._evaluate import call_with_leaves, trace_flat
+from vramfit._plan._staging import call_with_leaves, trace_flat
 
 # Of these the result or the effect can depend on how many elements are computed together: calls of
 # Python and of foreign code, random bits of the hardware's generator, and vectors that may have
@@ -112,7 +112,7 @@ def _exclude_own_lines() -> None:
     """Have JAX take no line of this package for one of the user's."""
     from jax._src import source_info_util
 
-    for name in ("_chunk", "_evaluate"):
+    for name in ("_chunk", "_staging"):
         source_info_util.register_exclusion(__file__.replace("_chunk", name))
 
 

@@ -3,12 +3,10 @@
 What is evaluated is what was traced: the program's Python is not called again. Loops, branches and
 functions of ``jax.checkpoint`` in the jaxpr have functions of their own (`nested_sites`), which may
 be divided as well; their equations are then evaluated with a jaxpr that contains the segments.
-Relies on what ``jax.core.eval_jaxpr`` does; seen to work with JAX 0.6.2 to 0.12.0.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -16,6 +14,13 @@ from typing import Any
 from vramfit._plan._definition import nested_definition
 from vramfit._plan._jaxpr import JIT, REMATERIALIZED, Equation, FlatJaxpr, has_side_effects
 from vramfit._plan._segment import INPUT_NAME, Segment, SiteChange
+from vramfit._plan._staging import (
+    bind,
+    closed_jaxpr,
+    context_of,
+    read_value,
+    trace_to_jaxpr,
+)
 
 # A smaller value is not worth a transfer.
 MIN_OFFLOADED_BYTES = 1 << 20
@@ -180,7 +185,7 @@ class _Evaluation:
         if not any(function.is_changed for function in functions):
             return bind(equation, operands)
         if _kind(eqn) == "checkpoint" and functions[0].change is not None:
-            with _context(equation):
+            with context_of(equation):
                 return self.run(functions[0].jaxpr, operands, functions[0].change.segments)
         parameters, constants = self._replace_functions(eqn, functions)
         if parameters is None:
@@ -253,78 +258,12 @@ class _Evaluation:
             return trace_to_jaxpr(wrapped, function.closed.in_avals)
 
 
-def call_with_leaves(
-    function: Callable[..., Any],
-    tree: Any,
-    leaves: Sequence[Any],
-    places: Sequence[int],
-    values: Sequence[Any],
-) -> Any:
-    """Call a function with other values for some leaves of its arguments.
-
-    Args:
-        function: The program's own.
-        tree: The structure of its positional and keyword arguments.
-        leaves: Of them.
-        places: Which leaves are replaced.
-        values: By what.
-    """
-    import jax
-
-    whole = list(leaves)
-    for index, value in zip(places, values, strict=True):
-        whole[index] = value
-    args, kwargs = jax.tree.unflatten(tree, whole)
-    return function(*args, **kwargs)
-
-
-def trace_flat(flat: Callable[..., Any], arguments: Sequence[Any], avals: Sequence[Any]) -> Any:
-    """Trace a function of arrays to a closed jaxpr.
-
-    Args:
-        flat: Takes tracers, and returns a list of arrays.
-        arguments: What JAX names in its errors.
-        avals: Of the tracers.
-    """
-    from jax._src import api_util, linear_util
-
-    debug_info = api_util.debug_info("vramfit", flat, tuple(arguments), {})
-    return trace_to_jaxpr(linear_util.wrap_init(flat, debug_info=debug_info), avals)
-
-
-def trace_to_jaxpr(function: Any, avals: Sequence[Any]) -> Any:
-    """Trace a function of flat arguments to a closed jaxpr.
-
-    Not by `jax.make_jaxpr`, in whose context JAX does not find again what it has traced in the
-    program's own.
-
-    Args:
-        function: One of `jax._src.linear_util`.
-        avals: Of its arguments.
-    """
-    from jax._src.interpreters import partial_eval
-
-    jaxpr, _, constants, *_ = partial_eval.trace_to_jaxpr_dynamic(function, avals)
-    return _closed_jaxpr(jaxpr, constants)
-
-
-def _closed_jaxpr(jaxpr: Any, constants: Sequence[Any]) -> Any:
-    """Return a jaxpr with its constants as one object, which JAX 0.12 has no class of its own for.
-
-    Not by `jax.extend.core`: it imports Pallas, whose configuration becomes a part of the keys of
-    JAX's caches, so that a program that is being traced would be traced once more.
-    """
-    from jax._src import core
-
-    return getattr(core, "ClosedJaxpr", core.Jaxpr)(jaxpr, constants)
-
-
 def _hoist_constants(closed: Any) -> tuple[Any, list[Any]]:
     """Return a closed jaxpr with its constants as first arguments, and the constants."""
     from jax._src.interpreters import partial_eval
 
     jaxpr = partial_eval.convert_constvars_jaxpr(closed.jaxpr)
-    return _closed_jaxpr(jaxpr, ()), list(closed.consts)
+    return closed_jaxpr(jaxpr, ()), list(closed.consts)
 
 
 def _add_scan_constants(parameters: dict[str, Any], count: int) -> None:
@@ -367,16 +306,12 @@ def _inner_functions(eqn: Any) -> Iterator[tuple[str, Any]]:
     """
     name = str(eqn.primitive.name)
     if name in REMATERIALIZED and not eqn.params["differentiated"]:
-        yield "jaxpr", _closed_jaxpr(eqn.params["jaxpr"], ())
+        yield "jaxpr", closed_jaxpr(eqn.params["jaxpr"], ())
     elif name == "scan" or name in JIT:
         yield "jaxpr", eqn.params["jaxpr"]
     elif name == "cond":
         for branch in eqn.params["branches"]:
             yield "branches", branch
-
-
-def read_value(jaxpr: FlatJaxpr, values: dict[int, Any], number: int) -> Any:
-    return values[number] if number >= 0 else jaxpr.constants[-number - 1]
 
 
 def _offloaded_inputs(jaxpr: FlatJaxpr, inputs: Sequence[int], values: dict[int, Any]) -> list[int]:
@@ -401,40 +336,3 @@ def _offloaded_inputs(jaxpr: FlatJaxpr, inputs: Sequence[int], values: dict[int,
         if number >= jaxpr.input_count or kind(value) in results:
             chosen.append(number)
     return chosen
-
-
-def _context(equation: Equation) -> Any:
-    """Return the context of an equation: the user's line, the name stack, settings of JAX."""
-    from jax._src import source_info_util
-
-    eqn = equation.eqn
-    stack = source_info_util.current_name_stack()
-    if equation.name_stack is not None:
-        stack = stack + equation.name_stack
-    stack = stack + eqn.source_info.name_stack
-    context = contextlib.ExitStack()
-    context.enter_context(
-        source_info_util.user_context(eqn.source_info.traceback, name_stack=stack)
-    )
-    context.enter_context(eqn.ctx.manager)
-    return context
-
-
-def bind(
-    equation: Equation, operands: list[Any], parameters: dict[str, Any] | None = None
-) -> list[Any]:
-    """Apply the primitive as `jax.core.eval_jaxpr` does.
-
-    Args:
-        equation: The equation.
-        operands: Arrays or tracers.
-        parameters: Those of the primitive, where they are not the equation's own.
-    """
-    primitive = equation.eqn.primitive
-    bound = primitive.get_bind_params(parameters or equation.eqn.params)
-    functions: Sequence[Any] = ()
-    if isinstance(bound, tuple):  # up to JAX 0.9
-        functions, bound = bound
-    with _context(equation):
-        results = primitive.bind(*functions, *operands, **bound)
-    return list(results) if primitive.multiple_results else [results]

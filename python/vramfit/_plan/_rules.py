@@ -22,8 +22,8 @@ from jax._src import api, core, linear_util
 from jax._src.ad_util import SymbolicZero
 from jax._src.interpreters import partial_eval
 
-from vramfit._plan._evaluate import bind, trace_flat
 from vramfit._plan._jaxpr import Equation, inner_jaxprs
+from vramfit._plan._staging import bind, trace_flat
 
 _JAX = os.path.dirname(jax.__file__) + os.sep
 # Where JAX has functions with rules that call functions of the program: `jax.custom_gradient`.

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vramfit._plan._evaluate import bind, call_with_leaves, read_value, trace_flat, trace_to_jaxpr
 from vramfit._plan._jaxpr import FlatJaxpr
+from vramfit._plan._staging import bind, call_with_leaves, read_value, trace_flat, trace_to_jaxpr
 
 # What else a compiled function offers; a program may call it.
 _METHODS = ("lower", "trace", "eval_shape", "clear_cache")

@@ -75,7 +75,7 @@ def install(jax: Any, planner: Planner) -> None:
     from jax._src import source_info_util
 
     # Lines of this package are no lines of the user's.
-    for name in ("_sites", "_trace", "_evaluate", "_eager", "_rules"):
+    for name in ("_sites", "_trace", "_evaluate", "_staging", "_eager", "_rules"):
         source_info_util.register_exclusion(__file__.replace("_sites", name))
     for name in DIFFERENTIATING:
         setattr(jax, name, _replace_first(getattr(jax, name), "grad", planner))

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from vramfit._inprogram._frames import is_library, site_of
-from vramfit._plan._evaluate import bind, trace_flat
 from vramfit._plan._jaxpr import Equation, FlatJaxpr, user_line
+from vramfit._plan._staging import bind, trace_flat
 
 # Of `jax.experimental.io_callback`. When those of `jax.debug` are called is not defined.
 _HOST_EFFECTS = ("IOEffect", "OrderedIOEffect")

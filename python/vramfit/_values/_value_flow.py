@@ -17,16 +17,22 @@ from typing import Any
 
 from vramfit._inprogram._frames import is_library
 from vramfit._values import _user_files
+from vramfit._values._user_calls import (
+    COMPILED,
+    called_functions,
+    decorators,
+    is_compiled,
+    is_numeric,
+    may_change,
+    reached_parameters,
+)
 from vramfit._values._user_source import (
     FUNCTIONS,
     Source,
     all_parameters,
     called_name,
-    find_definitions,
     first_line,
-    is_library_module,
     is_module,
-    is_python_module,
     parameters,
     source_of,
     variable_name,
@@ -46,8 +52,6 @@ SINKS = {
 _REPLACING = {"_replace", "evolve", "replace"}
 # Methods that put a value into the object that they belong to.
 _COLLECTORS = {"add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"}
-# Classes of Python whose methods these are.
-_CONTAINERS = {"Counter", "OrderedDict", "Queue", "defaultdict", "deque", "dict", "list", "set"}
 # Attributes that say nothing of the values.
 _SHAPES = {"dtype", "itemsize", "nbytes", "ndim", "shape", "size"}
 # What makes as many elements, or arrays as large, as a number says.
@@ -59,9 +63,6 @@ _BUILTIN_FLOWS = TEXTS | {
     "all", "any", "dict", "divmod", "enumerate", "filter", "list", "loads", "map", "max", "min",
     "next", "pow", "reversed", "set", "sorted", "sum", "tuple", "zip",
 }  # fmt: skip
-# Decorators under which a function computes arrays: another read of those is needed to decide.
-_COMPILED = {"filter_jit", "filter_pmap", "jit", "pmap", "shard_map"}
-_NUMERIC_MODULES = ("np", "numpy", "math", "jnp", "jax")
 
 # Instructions that read a truth value to choose what runs next.
 _TESTS = {name for name in dis.opname if "JUMP_IF" in name or name == "TO_BOOL"}
@@ -207,7 +208,7 @@ class Flow:
         if isinstance(function, ast.Attribute) and not is_module(function.value, source):
             return self._object_decides(function, source)
         first = call.args[0] if call.args else None
-        if first is None or first is value or not _may_change(first, call, source):
+        if first is None or first is value or not may_change(first, call, source):
             return False
         return self._assigned(first, source, None)
 
@@ -229,7 +230,7 @@ class Flow:
             case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
                 return self._assigned(node, source, None)
             case ast.Call():
-                called = _called_functions(node, source)
+                called = called_functions(node, source)
                 made = [each for each in called if isinstance(each[0], FUNCTIONS)]
                 return self.kept_decides(node, source) or any(
                     self.effects_decide(*each) for each in made
@@ -309,15 +310,15 @@ class Flow:
         name = called_name(call)
         if node is call.func:
             return None  # a method of the value
-        functions = _called_functions(call, source)
+        functions = called_functions(call, source)
         if functions and isinstance(call.func, (ast.Name, ast.Lambda)):
             return any(self._passed(node, call, *each) for each in functions)
-        is_numeric = _is_numeric(call.func)
+        is_of_numbers = is_numeric(call.func)
         if name == "len" and self._is_length:
             return None
         # A logarithm is none of those who log.
-        is_sink = name in SINKS | _user_files.WRITERS and not (name == "log" and is_numeric)
-        if is_numeric and name in _SIZED_BY_VALUES:
+        is_sink = name in SINKS | _user_files.WRITERS and not (name == "log" and is_of_numbers)
+        if is_of_numbers and name in _SIZED_BY_VALUES:
             self._is_length = True
         if name in _SIZED or name == "setattr" or name.startswith("assert"):
             return True  # of an attribute without a name, who knows
@@ -328,11 +329,11 @@ class Flow:
         is_method = isinstance(call.func, ast.Attribute)
         if functions or is_sink or (is_method and name in _COLLECTORS):
             return False
-        if name in CONVERSIONS or is_numeric or name in _BUILTIN_FLOWS:
+        if name in CONVERSIONS or is_of_numbers or name in _BUILTIN_FLOWS:
             return None
         # Of a compiled function, it is another read that decides. Of any other one that is not
         # known, the result may; and what is as good as always read to decide does.
-        return self._otherwise if self._otherwise or _is_compiled(call.func, source) else None
+        return self._otherwise if self._otherwise or is_compiled(call.func, source) else None
 
     def _passed(self, node: ast.AST, call: ast.Call, definition: ast.AST, source: Source) -> bool:
         """Return whether an argument decides anything in a function of the user's."""
@@ -348,14 +349,14 @@ class Flow:
                 for each in getattr(definition, "body", ())
                 if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
             ]
-            names = _reached(node, call, fields, fields)
+            names = reached_parameters(node, call, fields, fields)
             return any(self._attribute_decides(f".{name}") for name in names)
-        if _COMPILED & set(_decorators(function)):
+        if COMPILED & set(decorators(function)):
             return self._otherwise
         positional = parameters(function)
-        if source.is_method(function) and "staticmethod" not in _decorators(function):
+        if source.is_method(function) and "staticmethod" not in decorators(function):
             positional = positional[1:]
-        names = _reached(node, call, positional, all_parameters(function))
+        names = reached_parameters(node, call, positional, all_parameters(function))
         return any(self.variable_decides(function, name, source) for name in names)
 
     def _returned(
@@ -383,9 +384,9 @@ class Flow:
         is_keyword = isinstance(parent, ast.keyword)
         user = source.parents[parent] if is_keyword else parent
         if isinstance(user, ast.Call):
-            if called_name(user) in _COMPILED:
+            if called_name(user) in COMPILED:
                 return self._otherwise
-            functions = [] if user.func is function else _called_functions(user, source)
+            functions = [] if user.func is function else called_functions(user, source)
             if functions:
                 return any(
                     self._passed(parent if is_keyword else function, user, *each)
@@ -412,7 +413,7 @@ class Flow:
     def _used(self, function: Any, element: int | str | None) -> bool:
         """Return whether what a function returns decides anything wherever it is called."""
         name = getattr(function, "name", "")
-        if any(each.endswith("property") for each in _decorators(function)):
+        if any(each.endswith("property") for each in decorators(function)):
             return self._attribute_decides(f".{name}")
         if not name:
             return False
@@ -450,113 +451,8 @@ def _field(element: int | str | None) -> str | None:
     return element if isinstance(element, str) else None
 
 
-def _is_compiled(function: ast.AST, source: Source) -> bool:
-    """Return whether a function that a call names is one that JAX compiles."""
-    made = [function, *source.assigned.get(variable_name(function), ())]
-    return any(called_name(each) in _COMPILED for each in made)
-
-
-def _may_change(first: ast.AST, call: ast.Call, source: Source) -> bool:
-    """Return whether a function may put its other arguments into its first one.
-
-    One of Python's or NumPy's may: where it returns nothing, or is given a container.
-    """
-    function = call.func
-    name = function
-    while isinstance(name, ast.Attribute):
-        name = name.value
-    if not isinstance(name, ast.Name):
-        return False
-    origins = source.modules if name is not function else source.imported_from
-    module = origins.get(name.id, "")
-    if not is_python_module(module) and not (_is_numeric(function) and name is not function):
-        return False
-    contents = source.assigned.get(variable_name(first), ())
-    return isinstance(source.parents[call], ast.Expr) or any(map(_is_container, contents))
-
-
 def _is_within(node: ast.AST, scope: ast.AST, source: Source) -> bool:
     inner: ast.AST | None = node
     while inner is not None and inner is not scope:
         inner = source.parents.get(inner)
     return inner is scope
-
-
-def _is_numeric(function: ast.AST) -> bool:
-    """Return whether a function is one of a module for numbers."""
-    while isinstance(function, ast.Attribute):
-        function = function.value
-    return isinstance(function, ast.Name) and function.id in _NUMERIC_MODULES
-
-
-def _decorators(function: Any) -> list[str]:
-    """Return the names of the decorators, and of what their calls are given (`partial(jit)`)."""
-    listed = getattr(function, "decorator_list", ())
-    calls = [each for each in listed if isinstance(each, ast.Call)]
-    parts = [*listed, *(part for call in calls for part in (call.func, *call.args))]
-    return [variable_name(part).lstrip(".") for part in parts]
-
-
-def _reached(node: ast.AST, call: ast.Call, positional: list[str], every: list[str]) -> list[str]:
-    """Return the parameters, or fields of a class, that an argument becomes."""
-    if isinstance(node, ast.keyword):
-        return [node.arg] if node.arg in every else every
-    place = next((at for at, each in enumerate(call.args) if each is node), len(positional))
-    if any(isinstance(each, ast.Starred) for each in call.args[: place + 1]):
-        return every
-    # What has no place of its own is one of the rest (`*args`).
-    return [positional[place]] if place < len(positional) else every[len(positional) :]
-
-
-def _called_functions(call: ast.Call, source: Source) -> list[tuple[ast.AST, Source]]:
-    """Return the functions of the user's that a call may run, and the classes that it may make."""
-    function = call.func
-    name = called_name(call)
-    if isinstance(function, ast.Lambda):
-        return [(function, source)]
-    if not name:
-        return []
-    if isinstance(function, ast.Name):
-        made = source.assigned.get(name)
-        if made is not None:
-            lambdas: list[tuple[ast.AST, Source]]
-            lambdas = [(each, source) for each in made if isinstance(each, ast.Lambda)]
-            if lambdas:
-                return lambdas
-            # An object, or another function, under a name of its own.
-            kinds = [each for value in made for each in _classes_of(value, source)]
-            return [each for kind in kinds for each in _methods(*kind, "__call__")]
-        found = find_definitions(name, source)
-        return [each for each in found if not each[1].is_method(each[0])]
-    if not isinstance(function, ast.Attribute) or _is_numeric(function):
-        return []
-    owner = function.value
-    if isinstance(owner, ast.Name) and (module := source.modules.get(owner.id)):
-        if is_library_module(module):
-            return []
-        return [each for each in find_definitions(name, source) if not each[1].is_method(each[0])]
-    values = source.assigned.get(variable_name(owner), [])
-    if values and all(map(_is_container, values)):
-        return []
-    kinds = [each for value in values for each in _classes_of(value, source)]
-    methods = [each for kind in kinds for each in _methods(*kind, name)]
-    if methods:
-        return methods
-    found = find_definitions(name, source)
-    return [each for each in found if isinstance(each[0], FUNCTIONS)]
-
-
-def _is_container(value: ast.expr) -> bool:
-    made = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-    return isinstance(value, made) or called_name(value) in _CONTAINERS
-
-
-def _classes_of(value: ast.expr, source: Source) -> list[tuple[ast.AST, Source]]:
-    """Return the classes of the user's that an expression may make an object of."""
-    name = called_name(value)
-    found = find_definitions(name, source) if name else ()
-    return [each for each in found if isinstance(each[0], ast.ClassDef)]
-
-
-def _methods(kind: Any, source: Source, name: str) -> list[tuple[ast.AST, Source]]:
-    return [(each, source) for each in kind.body if getattr(each, "name", "") == name]
