@@ -200,9 +200,9 @@ def step(model, x):
     gradient = equinox.filter_grad(lambda m: jnp.mean((x[0] * m.w) ** 2))(model)
     return jax.tree.map(lambda a, b: a - 0.1 * b, model, gradient)
 
-model = Model(jnp.ones((2048, 1024)))
+model = Model(jnp.ones((16384, 16384)))
 for _ in range(3):
-    model = step(model, np.ones((64, 1024), np.float32))
+    model = step(model, np.ones((64, 16384), np.float32))
 """,
         '`eqx.filter_jit(..., donate="all")` lets the outputs reuse their memory',
         set(),
@@ -214,7 +214,7 @@ from flax import nnx
 
 class Model(nnx.Module):
     def __init__(self):
-        self.w = nnx.Param(jnp.ones((2048, 1024)))
+        self.w = nnx.Param(jnp.ones((16384, 16384)))
 
 @nnx.jit
 def step(model, x):
@@ -224,7 +224,7 @@ def step(model, x):
 
 model = Model()
 for _ in range(3):
-    step(model, np.ones((64, 1024), np.float32))
+    step(model, np.ones((64, 16384), np.float32))
 """,
         '`nnx.jit(..., donate_argnames=["model"])`',
         {"donate"},
@@ -236,7 +236,7 @@ for _ in range(3):
 def test_a_donation_is_written_as_the_library_takes_it(dryrun, write_script, library):
     pytest.importorskip(library)
     text, expected, kinds = LIBRARIES[library]
-    run = dryrun(write_script(text, "program.py"), options=["--limit", "13MiB"], code=1)
+    run = dryrun(write_script(text, "program.py"), options=["--limit", "1792MiB"], code=1)
     said = " ".join(run.err.split())
     assert expected in said
     assert "jax.jit(" not in said
