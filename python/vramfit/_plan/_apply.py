@@ -193,6 +193,8 @@ class PlanApplier:
             InvalidFileError: If it is.
         """
         with self._lock:
+            if len(self._met) == len(self.plans):
+                return
             self._calls.add(definition, jaxpr)
             count = self._calls.count
             due = [plan for plan in self.plans if not self._is_counted or plan.call <= count]

@@ -194,10 +194,7 @@ def _trace_forward_rule(
 
     def again(*values: Any) -> Any:
         if symbolic_zeros and list(values[1::2]) != flags:
-            for store in fwd.stores:
-                if store:
-                    store.reset()
-            return fwd.call_wrapped(*values)
+            return _call_once_more(fwd, values)
         return _evaluate_closed(closed, values[::2])
 
     return _wrap(_select_results(closed, kept), fun), _wrap(again, fwd)
@@ -237,19 +234,23 @@ def _trace_jvp_rule(
     # The values do not depend on the tangents.
     none = [numpy.zeros(aval.shape, aval.dtype) for aval in given]
 
-    def again(*values: Any) -> list[Any]:
+    def again(*values: Any) -> Any:
         tangents = values[len(avals) :]
         if [isinstance(each, SymbolicZero) for each in tangents] != list(zeros):
-            for store in jvp.stores:
-                if store:
-                    store.reset()
-            results: list[Any] = jvp.call_wrapped(*values)
-            return results
+            return _call_once_more(jvp, values)
         nonzero = (each for each in tangents if not isinstance(each, SymbolicZero))
         rest = iter(_evaluate_closed(closed, [*values[: len(avals)], *nonzero]))
         return [zero_results[i] if i in zero_results else next(rest) for i in range(2 * count)]
 
     return _wrap(lambda *values: values_only(*values, *none), fun), _wrap(again, jvp)
+
+
+def _call_once_more(rule: Any, values: Sequence[Any]) -> Any:
+    """Call a rule for which other operands are differentiated than when it was traced."""
+    for store in rule.stores:
+        if store:
+            store.reset()
+    return rule.call_wrapped(*values)
 
 
 def _wrap(function: Callable[..., Any], replaced: Any) -> Any:

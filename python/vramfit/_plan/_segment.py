@@ -33,7 +33,7 @@ class Segment:
     offloaded: tuple[int, ...] = ()
     # Whether the activations among its inputs are offloaded.
     offload_inputs: bool = False
-    # Whether XLA would merge the two computations.
+    # Whether XLA is kept from merging the two computations.
     prevent_cse: bool = True
 
     def names(self, collectives: Iterable[int]) -> dict[int, str]:

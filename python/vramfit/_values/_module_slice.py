@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from vramfit._values._module_graph import MANUAL, Operation, Region, read_graph
+from vramfit._values._module_graph import MANUAL, Graph, Operation, Region, read_graph
 from vramfit._values._module_liveness import MAX_ARRAY_BYTES, Liveness, NoSlice
 from vramfit._values._module_signature import attributes_of, find_main
 from vramfit._values._module_work import module_work
@@ -102,34 +102,38 @@ def slice_calls(code: bytes, usable_parameters: Sequence[bool]) -> Slice | None:
         main = graph.functions["main"]
         if not any(map(calling.calls_back, main.operations)):
             return None
-        try:
-            needed = calling.slice_function("main", ()).parameters
-        except NoSlice:
+        needed = _parameters_of(calling, ())
+        if needed is None:
             return None
         # What only orders effects is made anew.
-        parameters = {place for place in needed if not graph.is_token(main.arguments[place])}
-        read_bytes = sum(graph.bytes_of[main.arguments[place]] for place in parameters)
-        is_usable = all(usable_parameters[place] for place in parameters)
-        if not is_usable or read_bytes > MAX_ARRAY_BYTES:
+        parameters = [place for place in needed if not graph.is_token(main.arguments[place])]
+        if not _are_usable(graph, parameters, usable_parameters):
             return None
         quiet = Liveness(graph, has_collectives=True)
         outputs = [
             output
             for output, value in enumerate(main.returned)
             if graph.bytes_of[value] <= MAX_RESULT_BYTES
-            and _parameters_of(quiet, output) is None
-            and (also := _parameters_of(calling, output)) is not None
-            and also <= {*parameters, *needed}
+            and _parameters_of(quiet, (output,)) is None
+            and (also := _parameters_of(calling, (output,))) is not None
+            and set(also) <= set(needed)
         ]
         return _SliceWriter(calling).copy(outputs)
 
 
-def _parameters_of(liveness: Liveness, output: int) -> set[int] | None:
-    """Return which arguments a result needs; None if it cannot be computed alone."""
+def _parameters_of(liveness: Liveness, outputs: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return which arguments some results need; None if they cannot be computed alone."""
     try:
-        return set(liveness.slice_function("main", (output,)).parameters)
+        return liveness.slice_function("main", outputs).parameters
     except NoSlice:
         return None
+
+
+def _are_usable(graph: Graph, parameters: Sequence[int], usable: Sequence[bool]) -> bool:
+    """Return whether a slice may take these arguments: all may be taken, and they are small."""
+    arguments = graph.functions["main"].arguments
+    read_bytes = sum(graph.bytes_of[arguments[place]] for place in parameters)
+    return all(usable[place] for place in parameters) and read_bytes <= MAX_ARRAY_BYTES
 
 
 def _make_slices(
@@ -137,16 +141,10 @@ def _make_slices(
 ) -> list[Slice]:
     """Return slices of those of some results that can be computed from those arguments."""
     graph = liveness.graph
-    main = graph.functions["main"]
     groups: dict[tuple[int, ...], list[int]] = {}
     for output in outputs:
-        try:
-            parameters = liveness.slice_function("main", (output,)).parameters
-        except NoSlice:
-            continue
-        read_bytes = sum(graph.bytes_of[main.arguments[place]] for place in parameters)
-        is_usable = all(usable_parameters[place] for place in parameters)
-        if is_usable and read_bytes <= MAX_ARRAY_BYTES:
+        parameters = _parameters_of(liveness, (output,))
+        if parameters is not None and _are_usable(graph, parameters, usable_parameters):
             groups.setdefault(parameters, []).append(output)
     slices = []
     for together in groups.values():

@@ -37,9 +37,7 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
 
 /// Returns `true` if queries and keys may be of 16 bits: cuDNN has no kernel for others. The scores are float32 either way.
 fn computes_in_16_bits(memory: &ProgramMemory) -> bool {
-    let is_narrow =
-        |buffer: &Buffer| ["bf16[", "f16["].iter().any(|it| buffer.shape.starts_with(it));
-    memory.buffers.iter().any(is_narrow)
+    memory.buffers.iter().any(Buffer::holds_16_bit_floats)
 }
 
 /// Returns how many bytes at the peak are scores, or of their shape, and the largest of them.

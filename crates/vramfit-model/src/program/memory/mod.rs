@@ -115,6 +115,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Returns `true` if its values are of `bfloat16` or `float16`.
+    pub fn holds_16_bit_floats(&self) -> bool {
+        ["bf16[", "f16["].iter().any(|narrow| self.shape.starts_with(narrow))
+    }
+
     /// Returns `true` if it is an output that is kept for the backward pass, which is another program: `jax.grad` of
     /// a function with `jax.jit`. The name is vramfit's, since JAX gives none.
     pub fn is_residual(&self) -> bool {

@@ -135,8 +135,7 @@ pub(super) fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
 fn is_in_16_bits(memory: &ProgramMemory) -> bool {
     /// Scales and statistics in float32 are less of the arguments.
     const MAX_WIDE_FRACTION: u64 = 100;
-    let is_narrow =
-        |buffer: &&Buffer| ["bf16[", "f16["].iter().any(|it| buffer.shape.starts_with(it));
+    let is_narrow = |buffer: &&Buffer| buffer.holds_16_bit_floats();
     let is_wide = |buffer: &&Buffer| buffer.shape.starts_with("f32[");
     let arguments = || memory.buffers.iter().filter(|buffer| buffer.parameter.is_some());
     let narrow_bytes: u64 = arguments().filter(is_narrow).map(|buffer| buffer.bytes).sum();
